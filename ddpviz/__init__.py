@@ -1,0 +1,26 @@
+"""ddpviz shows what PyTorch's DistributedDataParallel really does, while it does it.
+
+The public surface: :class:`Session`, :func:`attach`, :func:`load`. Names load when first used, so
+``import ddpviz`` imports neither torch nor anything of Jupyter.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {"Session": "engines", "attach": "attachment", "load": "recording"}
+__all__ = ["Session", "__version__", "attach", "load"]
+
+if TYPE_CHECKING:
+    from ddpviz.attachment import attach
+    from ddpviz.engines import Session
+    from ddpviz.recording import load
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ddpviz' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"ddpviz.{_HOMES[name]}"), name)

@@ -1,0 +1,244 @@
+"""Every bucket of every backward: its marks, the stretches between them, who came last."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from ddpviz.analysis.calls import arrivals, calls, of_buckets
+from ddpviz.analysis.plans import PlanIndex, plan_index
+from ddpviz.analysis.source import Source
+from ddpviz.analysis.tables import (
+    find,
+    listed,
+    pick,
+    run_keys,
+    segments,
+    since_ms,
+    split_run_keys,
+    table,
+)
+from ddpviz.events import Cause, Flag, Kind
+
+_SCHEMA = {
+    "step": "int64",
+    "iteration": "int64",
+    "rank": "int64",
+    "module": "int64",
+    "bucket": "int64",
+    "bytes": "int64",
+    "parameters": "int64",
+    "first_ready_ns": "Int64",
+    "full_ns": "Int64",
+    "launched_ns": "Int64",
+    "last_launched_ns": "Int64",
+    "done_ns": "Int64",
+    "copied_ns": "Int64",
+    "filling_ms": "float64",
+    "head_of_line_ms": "float64",
+    "wait_for_rank_ms": "float64",
+    "transfer_ms": "float64",
+    "last_parameter": "str",
+    "last_rank": "Int64",
+    "sequence": "int64",
+    "plan_version": "int64",
+    "derived": "str",
+}
+#: A run (rank, module, iteration) and a bucket in one key: run position, launch order.
+_BUCKET_BITS = 31
+
+
+def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
+    """One row per bucket that a rank reduced in an iteration of a module, or should have.
+
+    Marks, epoch ns, <NA> where unknown: ``first_ready_ns``, ``full_ns`` (first and last gradient
+    ready), ``launched_ns`` (its first collective), ``last_launched_ns`` (that collective on the
+    last rank), ``done_ns`` (its last collective), ``copied_ns`` (finalize ended: an upper bound).
+    Stretches between them in ms, NaN where a mark is unknown: ``filling_ms``,
+    ``head_of_line_ms``, ``wait_for_rank_ms``, ``transfer_ms``.
+
+    ``bytes``, ``parameters``: by the plan of that iteration, without one the bytes sent and 0.
+    ``last_parameter``: whose gradient came last, "" where unknown. ``last_rank``: who launched
+    last; for a bucket that never completed, who never launched it. ``sequence``, ``plan_version``:
+    -1 where unknown. ``derived``: the columns, comma-separated, that are not differences of two
+    measured marks or are bounds only. A bucket that was filled in part but never launched (its
+    backward did not finish) has no ``launched_ns``.
+    ``attrs["clipped"]``: rows whose last launch was recorded after their own completion.
+    """
+    every_call = calls(source, step)
+    reduced = of_buckets(every_call)
+    ready = source.records(kinds=Kind.GRAD_READY, steps=listed(step))
+    finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
+    runs = np.unique(np.concatenate([run_keys(reduced), run_keys(ready)]))
+    index = plan_index(source)
+    plan = index.at(runs)
+    copied_ns = _finalized_ns(finalize, runs)
+
+    launch = _launches(reduced, runs)
+    filled = _fillings(ready, runs, plan, index)
+    unfinished = (copied_ns == 0) & ~np.isin(runs, run_keys(_unassigned(every_call)))
+    keep = np.isin(filled.keys, launch.keys) | unfinished[filled.keys >> _BUCKET_BITS]
+    keys = np.union1d(launch.keys, filled.keys[keep])
+
+    run, bucket = keys >> _BUCKET_BITS, keys & ((1 << _BUCKET_BITS) - 1)
+    at = find(launch.keys, keys)
+    of_fill = find(filled.keys, keys)
+    first_call = reduced[launch.first]
+    who = arrivals(source, first_call, every_call, step is None)
+    rank, module, iteration = split_run_keys(runs[run])
+    in_plan = index.bucket(plan[run], bucket)
+    parameters = pick(index.bucket_parameters, in_plan, 0)
+
+    first_ready_ns = pick(filled.first_ns, of_fill, 0)
+    full = (parameters > 0) & (pick(filled.count, of_fill, 0) >= parameters)
+    full_ns = np.where(full, pick(filled.last_ns, of_fill, 0), 0)
+    launched_ns = pick(first_call["begin_ns"], at, 0)
+    last_launched_ns = pick(who.last_launched_ns, at, 0)
+    done_ns = pick(launch.done_ns, at, 0)
+    head_of_line_ms = np.maximum(since_ms(full_ns, launched_ns), 0.0)
+    clipped = pick(who.clipped, at, False)
+    bounded = _bounded(every_call, reduced, launch, at) & (done_ns > 0)
+    result = table(
+        _SCHEMA,
+        {
+            "step": np.where(
+                at >= 0, pick(first_call["step"], at, -1), pick(filled.step, of_fill, -1)
+            ),
+            "iteration": iteration,
+            "rank": rank,
+            "module": module,
+            "bucket": bucket,
+            "bytes": np.where(
+                in_plan >= 0,
+                pick(index.bucket_bytes, in_plan, 0),
+                pick(first_call["bytes"], at, 0),
+            ),
+            "parameters": parameters,
+            "first_ready_ns": first_ready_ns,
+            "full_ns": full_ns,
+            "launched_ns": launched_ns,
+            "last_launched_ns": last_launched_ns,
+            "done_ns": done_ns,
+            "copied_ns": np.where(at >= 0, copied_ns[run], 0),
+            "filling_ms": since_ms(first_ready_ns, full_ns),
+            "head_of_line_ms": head_of_line_ms,
+            "wait_for_rank_ms": since_ms(launched_ns, last_launched_ns),
+            "transfer_ms": since_ms(last_launched_ns, done_ns),
+            "last_parameter": np.where(full, pick(filled.last_name, of_fill, ""), ""),
+            "last_rank": pick(who.last_rank, at, -1),
+            "sequence": pick(first_call["sequence"], at, -1),
+            "plan_version": index.version(plan[run]),
+            "derived": _derived(
+                full_ns=full,
+                last_launched_ns=clipped,
+                done_ns=bounded,
+                copied_ns=(at >= 0) & (copied_ns[run] > 0),
+                head_of_line_ms=full & (at >= 0),
+                wait_for_rank_ms=clipped,
+                transfer_ms=clipped | bounded,
+            ),
+        },
+    )
+    result = result.sort_values(
+        ["step", "iteration", "rank", "module", "bucket"], kind="stable", ignore_index=True
+    )
+    result.attrs["clipped"] = int(who.clipped.sum())
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class _Launches:
+    """Per launched bucket: its key, its first call's position, its end (0 if one never ended)."""
+
+    keys: np.ndarray
+    first: np.ndarray
+    done_ns: np.ndarray
+    flags: np.ndarray
+
+
+def _launches(reduced: np.ndarray, runs: np.ndarray) -> _Launches:
+    keys = _bucket_keys(runs, run_keys(reduced), reduced["index"])
+    order = np.lexsort((reduced["begin_ns"], keys))
+    unique, first, _ = segments(keys[order])
+    if not len(unique):
+        nothing = np.zeros(0, np.int64)
+        return _Launches(unique, nothing, nothing, nothing)
+    end_ns = reduced["end_ns"][order]
+    done_ns = np.maximum.reduceat(end_ns, first)
+    done_ns[np.minimum.reduceat(end_ns, first) == 0] = 0
+    flags = np.bitwise_or.reduceat(reduced["flags"][order].astype(np.int64), first)
+    return _Launches(unique, order[first], done_ns, flags)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fillings:
+    """Per bucket with ready gradients: their number, the first and the last, and its name."""
+
+    keys: np.ndarray
+    count: np.ndarray
+    first_ns: np.ndarray
+    last_ns: np.ndarray
+    last_name: np.ndarray
+    step: np.ndarray
+
+
+def _fillings(
+    ready: np.ndarray, runs: np.ndarray, plan: np.ndarray, index: PlanIndex
+) -> _Fillings:
+    run = find(runs, run_keys(ready))
+    place = index.parameter(plan[run], ready["index"].astype(np.int64))
+    bucket = pick(index.parameter_bucket, place, -1)
+    known = bucket >= 0
+    ready, run, place, bucket = ready[known], run[known], place[known], bucket[known]
+    keys = (run << _BUCKET_BITS) | bucket
+    order = np.lexsort((ready["begin_ns"], keys))
+    unique, first, last = segments(keys[order])
+    begin_ns = ready["begin_ns"][order]
+    return _Fillings(
+        unique,
+        last - first + 1,
+        begin_ns[first],
+        begin_ns[last],
+        index.parameter_names[place[order][last]],
+        ready["step"][order][first],
+    )
+
+
+def _bucket_keys(runs: np.ndarray, of: np.ndarray, buckets: np.ndarray) -> np.ndarray:
+    return (find(runs, of) << _BUCKET_BITS) | buckets.astype(np.int64)
+
+
+def _finalized_ns(finalize: np.ndarray, runs: np.ndarray) -> np.ndarray:
+    """When finalize ended in each run, 0 where it did not."""
+    keys = run_keys(finalize)
+    order = np.lexsort((finalize["end_ns"], keys))
+    unique, _, last = segments(keys[order])
+    return pick(finalize["end_ns"][order][last], find(unique, runs), 0)
+
+
+def _unassigned(every_call: np.ndarray) -> np.ndarray:
+    """A comm hook's collectives of which only the module is known, not the bucket."""
+    return every_call[(every_call["cause"] == Cause.BUCKET) & (every_call["index"] < 0)]
+
+
+def _bounded(
+    every_call: np.ndarray, reduced: np.ndarray, launch: _Launches, at: np.ndarray
+) -> np.ndarray:
+    """Whether ``done_ns`` is a lower bound: the work was only enqueued, or the hook went on."""
+    if not len(launch.first):
+        return np.zeros(len(at), bool)
+    goes_on = np.isin(run_keys(reduced[launch.first]), run_keys(_unassigned(every_call)))
+    return pick(((launch.flags & Flag.ENQUEUED) != 0) | goes_on, at, False)
+
+
+def _derived(**columns_where: np.ndarray) -> np.ndarray:
+    """Per row the names of ``columns_where`` whose mask holds, separated by commas."""
+    masks = np.array(list(columns_where.values()))
+    patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
+    texts = [
+        ",".join(name for name, holds in zip(columns_where, pattern, strict=True) if holds)
+        for pattern in patterns.T
+    ]
+    return np.array(texts, object)[inverse.ravel()]

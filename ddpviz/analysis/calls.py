@@ -1,0 +1,125 @@
+"""Collectives as calls: launch and completion in one record, with the last rank to arrive."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ddpviz.analysis.places import places
+from ddpviz.analysis.source import Source
+from ddpviz.analysis.tables import find, listed, pick, segments
+from ddpviz.events import Cause, Flag, Kind
+
+
+def calls(source: Source, step: int | None = None) -> np.ndarray:
+    """One RECORD per collective of a rank: ``begin_ns`` its launch, ``end_ns`` its completion.
+
+    ``end_ns`` is 0 where it never completed: the launch alone was recorded, or it failed. In the
+    order of rank and launch.
+    """
+    steps = listed(step)
+    done = source.records(kinds=Kind.COLLECTIVE_DONE, steps=steps)
+    launched = source.records(kinds=Kind.COLLECTIVE_LAUNCHED, steps=steps).copy()
+    launched["end_ns"] = 0
+    both = np.concatenate([done, launched])  # a completion repeats its launch: it comes first
+    both["end_ns"][(both["flags"] & Flag.FAILED) != 0] = 0
+    _, first = np.unique(_call_keys(both), return_index=True)
+    found = both[first]
+    return found[np.lexsort((found["sequence"], found["begin_ns"], found["rank"]))]
+
+
+def of_buckets(records: np.ndarray) -> np.ndarray:
+    """The calls that reduce a bucket whose launch order is known."""
+    return records[(records["cause"] == Cause.BUCKET) & (records["index"] >= 0)]
+
+
+def _call_keys(records: np.ndarray) -> np.ndarray:
+    return (
+        (records["rank"].astype(np.int64) << 40)
+        | (records["group"].astype(np.int64) << 32)
+        | records["sequence"].astype(np.uint32).astype(np.int64)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrivals:
+    """Per call, when the last rank of its group launched it, and which one that was.
+
+    ``last_launched_ns``: 0 unless every rank of the group is known to have launched it (matched by
+    group, sequence and kind of collective). ``last_rank``: -1 where unknown; for a call that never
+    completed, the first recorded rank that never launched it. ``clipped``: the last launch was
+    recorded after this rank's completion, so it was cut there (clocks apart, or the sender of a
+    broadcast, which need not wait).
+    """
+
+    last_launched_ns: np.ndarray
+    last_rank: np.ndarray
+    clipped: np.ndarray
+
+    def take(self, positions: np.ndarray) -> Arrivals:
+        """The arrivals of some of the calls."""
+        return Arrivals(*(getattr(self, f.name)[positions] for f in dataclasses.fields(self)))
+
+
+def arrivals(source: Source, asked: np.ndarray, pool: np.ndarray, whole: bool) -> Arrivals:
+    """Who arrived last at each call of ``asked``.
+
+    ``pool``: calls of all ranks to match with; where it does not do and is not the ``whole``
+    recording, that is read (ranks may count their steps differently).
+    """
+    found, complete = _match(source, asked, pool)
+    if not whole and not complete.all():
+        found, _ = _match(source, asked, calls(source))
+    return found
+
+
+def _match(source: Source, asked: np.ndarray, pool: np.ndarray) -> tuple[Arrivals, np.ndarray]:
+    """Arrivals, and whether more calls could not change them."""
+    place = places(source)
+    codes = _operation_codes(source, pool)
+    keys = place.keys(pool, codes)
+    order = np.lexsort((pool["begin_ns"], keys))
+    order = order[keys[order] >= 0]
+    matched = pool[order]
+    unique, first, last = segments(keys[order])
+    wanted = place.keys(asked, codes)
+    at = find(unique, wanted)
+
+    all_there = (last - first + 1) == place.sizes[np.maximum(place.clusters_of(unique), 0)]
+    complete = pick(all_there, at, False)
+    last_ns = np.where(complete, pick(matched["begin_ns"][last], at, 0), 0)
+    last_rank = np.where(complete, pick(matched["rank"][last].astype(np.int64), at, -1), -1)
+    clipped = complete & (asked["end_ns"] > 0) & (last_ns > asked["end_ns"])
+    last_ns = np.where(clipped, asked["end_ns"], last_ns)
+
+    unsettled = ~complete & (wanted >= 0) & place.all_recorded[place.clusters_of(wanted)]
+    hanging = unsettled & (asked["end_ns"] == 0)
+    if hanging.any():
+        last_rank[hanging] = _absent(source, place.members, wanted[hanging], keys, pool)
+    return Arrivals(last_ns, last_rank, clipped), ~unsettled
+
+
+def _absent(
+    source: Source, members: np.ndarray, wanted: np.ndarray, keys: np.ndarray, pool: np.ndarray
+) -> np.ndarray:
+    """The lowest recorded rank of the group that has not launched the wanted call; -1 if none."""
+    unique, inverse = np.unique(wanted, return_inverse=True)
+    found = np.full(len(unique), -1, np.int64)
+    relevant = np.isin(keys, unique)
+    for position, rank in reversed(list(enumerate(source.ranks))):
+        here = keys[relevant & (pool["rank"] == rank)]
+        absent = members[unique >> 48, position] & ~np.isin(unique, here)
+        found[absent] = rank
+    return found[inverse]
+
+
+def _operation_codes(source: Source, pool: np.ndarray) -> dict[tuple[int, int], int]:
+    """A number per (rank, label) that is the same on all ranks for the same operation and dtype."""
+    pairs = np.unique((pool["rank"].astype(np.int64) << 16) | pool["label"])
+    texts: dict[str, int] = {}
+    codes = {}
+    for pair in pairs.tolist():
+        rank, label = pair >> 16, pair & 0xFFFF
+        codes[rank, label] = texts.setdefault(source.label(rank, label), len(texts))
+    return codes

@@ -1,0 +1,80 @@
+"""Tables with fixed columns and dtypes, from numpy columns. Epoch time 0 means unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def table(schema: Mapping[str, str], columns: Mapping[str, Any]) -> pd.DataFrame:
+    """A data frame with the schema's columns in its order; without rows, with the same dtypes.
+
+    A ``Int64`` column is given as int64 with 0 where the time is unknown (names that end in _ns),
+    else with -1, and becomes <NA> there.
+    """
+    return pd.DataFrame(
+        {name: _column(name, dtype, columns[name]) for name, dtype in schema.items()}
+    )
+
+
+def _column(name: str, dtype: str, values: Any) -> pd.Series:
+    if dtype == "Int64":
+        whole = np.asarray(values, np.int64)
+        unknown = whole == (0 if name.endswith("_ns") else -1)
+        return pd.Series(pd.arrays.IntegerArray(whole.copy(), unknown))
+    if dtype == "object":
+        return pd.Series(values, dtype=object)
+    return pd.Series(np.asarray(values)).astype(dtype)  # type: ignore[call-overload, no-any-return]
+
+
+def since_ms(begin_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+    """``end_ns - begin_ns`` in ms (float64); NaN where one of them is unknown (0)."""
+    known = (np.asarray(begin_ns) != 0) & (np.asarray(end_ns) != 0)
+    return np.where(known, (end_ns - begin_ns) / 1e6, np.nan)
+
+
+def run_keys(records: np.ndarray) -> np.ndarray:
+    """One int64 per (rank, module, iteration): the *run* of a module that a record belongs to.
+
+    Ordered by rank, module, iteration. Takes a RECORD array or a data frame with these columns.
+    """
+    rank = np.asarray(records["rank"], np.int64)
+    module = np.asarray(records["module"], np.int64)
+    iteration = np.asarray(records["iteration"], np.int64)
+    return (rank << 40) | (module << 32) | (iteration + 1)
+
+
+def split_run_keys(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rank, module and iteration of run keys."""
+    return keys >> 40, (keys >> 32) & 0xFF, (keys & 0xFFFF_FFFF) - 1
+
+
+def find(sorted_keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Position of each wanted key in unique sorted keys, -1 where it is not there."""
+    if not len(sorted_keys):
+        return np.full(len(wanted), -1, np.int64)
+    at = np.searchsorted(sorted_keys, wanted)
+    at[at == len(sorted_keys)] = 0
+    return np.where(sorted_keys[at] == wanted, at, -1)
+
+
+def pick(values: np.ndarray, positions: np.ndarray, missing: Any) -> np.ndarray:
+    """``values[positions]``, ``missing`` where a position is -1."""
+    if not len(values):
+        return np.full(len(positions), missing, np.asarray(values).dtype)
+    return np.where(positions >= 0, values[positions], missing)
+
+
+def segments(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unique values of sorted keys; the first and the last row of each."""
+    keys, first = np.unique(sorted_keys, return_index=True)
+    last = np.append(first[1:], len(sorted_keys)) - 1 if len(keys) else first
+    return keys, first, last
+
+
+def listed(step: int | None) -> Iterable[int] | None:
+    """A step as :meth:`Source.records` wants it."""
+    return None if step is None else [step]

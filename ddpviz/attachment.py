@@ -1,0 +1,100 @@
+"""``ddpviz.attach``: record a training job of your own, under any launcher.
+
+Composes the probe (inside the training process) with a writer of recordings.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ddpviz.probe import Recorder
+from ddpviz.recording import RankWriter, Recording
+
+
+class Attachment:
+    """A running recording of this process; a context manager. ``close`` detaches, idempotent."""
+
+    def __init__(self, recorder: Recorder, recording: Recording | None, out: Path | None):
+        self.recorder = recorder
+        #: The records in memory, where no ``out`` was given.
+        self.recording = recording
+        self.out = out
+        atexit.register(self.close)
+
+    def step(self) -> AbstractContextManager[int]:
+        """Mark one training step; without it a step ends at ``optimizer.step()``."""
+        return self.recorder.step()
+
+    def close(self) -> None:
+        """Detach: every process group goes back, nothing stays patched, all is written."""
+        atexit.unregister(self.close)
+        self.recorder.close()
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.recorder.failed(error)
+        self.close()
+
+
+def attach(modules: Any, out: str | Path | None = None, *, level: str = "default") -> Attachment:
+    """Record a DistributedDataParallel module (or several) from now on.
+
+    ``out``: a directory, the same on every rank of a host, new or empty of this rank's files;
+    None keeps the records in memory (``attachment.recording``). ``level``: "summary" or
+    "default". Call it on every rank, between two steps; DDP modules built while attached are
+    recorded as well.
+
+    Raises TypeError for anything but DDP modules, RuntimeError where this process is being
+    recorded already, FileExistsError where ``out`` holds this rank's recording.
+    """
+    found = (
+        list(modules) if isinstance(modules, Iterable) and not _is_module(modules) else [modules]
+    )
+    if out is None:
+        recording = Recording()
+        recorder = Recorder(sinks=[recording.append], level=level)
+        directory = None
+    else:
+        recording = None
+        recorder, directory = _to_directory(Path(out), level)
+    recorder.install()
+    try:
+        for module in found:
+            recorder.adopt(module)
+    except BaseException:
+        recorder.close()
+        raise
+    return Attachment(recorder, recording, directory)
+
+
+def _to_directory(out: Path, level: str) -> tuple[Recorder, Path]:
+    import torch.distributed as dist
+
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    if list(out.glob(f"rank-{rank:04d}.*")):
+        raise FileExistsError(
+            f"found a recording of rank {rank} in {out}, expected a directory without one: "
+            "name another, or move that one away"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    ring = out / f"rank-{rank:04d}.ring"
+    return Recorder(sinks=[RankWriter(out, rank)], level=level, ring_path=ring), out
+
+
+def _is_module(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.nn.Module)

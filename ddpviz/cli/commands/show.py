@@ -1,0 +1,42 @@
+"""``ddpviz show``: a recording as tables, as JSON, or as a page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ddpviz.cli.errors import CommandError
+
+NAME = "show"
+SUMMARY = "a recording: tables, --json, or --html page"
+DESCRIPTION = "Print a recording's steps and bucket plans, and write its timeline as an HTML page."
+EXAMPLE = "ddpviz show runs/first --html timeline.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder")
+    parser.add_argument(
+        "--html", type=Path, metavar="PAGE", help="write the page there; it works offline"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def run(options: argparse.Namespace) -> None:
+    import ddpviz
+    from ddpviz.cli import report
+
+    try:
+        recording = ddpviz.load(options.recording)
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    page = None
+    if options.html is not None:
+        from ddpviz.export.page import write_page
+
+        try:
+            page = write_page(recording, options.html)
+        except OSError as error:
+            raise CommandError(f"cannot write {options.html}: {error.strerror}") from None
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+    report.write(recording, options.recording, page, as_json=options.json)

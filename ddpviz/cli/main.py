@@ -1,0 +1,68 @@
+"""Reads the command line, runs a subcommand, turns what goes wrong into one line and a status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import ddpviz
+from ddpviz.cli.commands import demo, lab, show
+from ddpviz.cli.errors import CommandError
+
+#: Exit status of a command that could not do what was asked.
+FAILED = 2
+#: As a shell has it for a command that SIGINT ended.
+INTERRUPTED = 130
+
+_COMMANDS = (demo, show, lab)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(FAILED, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``ddpviz`` with these arguments (by default the process's own); return its exit status.
+
+    0: done; 2: it could not be done, and stderr says why in one line; 130: interrupted.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except CommandError as error:
+        print(f"ddpviz {options.command}: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; nothing may be flushed to it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print(f"ddpviz {options.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ddpviz",
+        description="Show what PyTorch's DistributedDataParallel really does, while it does it.",
+        epilog="example: ddpviz demo --engines 2 --steps 20",
+    )
+    parser.add_argument("--version", action="version", version=f"ddpviz {ddpviz.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        subparser = commands.add_parser(
+            command.NAME,
+            help=command.SUMMARY,
+            description=command.DESCRIPTION,
+            epilog=f"example: {command.EXAMPLE}",
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser

@@ -1,0 +1,66 @@
+"""What ``demo`` and ``show`` print: a recording's steps and plans, for eyes or for a script."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ddpviz.analysis import plans, steps
+from ddpviz.cli import text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ddpviz.recording import Recording
+
+
+def write(recording: Recording, directory: Path, page: Path | None, *, as_json: bool) -> None:
+    """Print it on stdout. ``page``: where the timeline page is, if there is one."""
+    ranks = recording.ranks
+    if not ranks:
+        steps_table, plans_table = None, None
+    else:
+        steps_table, plans_table = steps(recording), plans(recording, rank=ranks[0])
+    if as_json:
+        found = {
+            "recording": str(directory),
+            "page": None if page is None else str(page),
+            "ranks": ranks,
+            "remarks": list(recording.remarks),
+            "steps": _rows(steps_table),
+            "plans": _rows(plans_table),
+        }
+        print(json.dumps(found, indent=1))
+        return
+    if steps_table is None or plans_table is None:
+        print("No rank recorded anything.")
+    else:
+        print(text.steps(steps_table), end="\n\n")
+        print(text.plans(plans_table), end="\n\n")
+    for remark in recording.remarks:
+        print(f"note       {remark}")
+    print(f"recording  {directory}")
+    if page is not None:
+        print(f"page       {page}")
+
+
+def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """Rows as JSON has them: numpy's numbers as plain ones, what is not known as null."""
+    if table is None:
+        return []
+    return [
+        {str(name): _plain(value) for name, value in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    import pandas as pd
+
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value.item() if hasattr(value, "item") else value

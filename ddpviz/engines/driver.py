@@ -1,0 +1,44 @@
+"""One thread that does everything a session does on its engines, one after another."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class Driver:
+    """First in, first out: what is submitted while steps run in chunks comes between two chunks.
+
+    The thread is a daemon: an engine that never answers cannot keep the interpreter from ending.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._work, name="ddpviz-driver", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+        """Do it when its turn comes."""
+        future: Future[Any] = Future()
+        self._queue.put((work, future))
+        return future
+
+    def close(self) -> None:
+        """End the thread after what is queued."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            work, future = item
+            try:
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del work, future, item

@@ -1,0 +1,58 @@
+"""One line on stderr that says how far something is: rewritten on a terminal or in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """``update(done)`` shows "WHAT 3 of 20, 1.5 s"; a context manager ends the line.
+
+    Where stderr is a file, a line is written only when something is done, at most one a second.
+    """
+
+    def __init__(self, what: str, total: int, unit: str = ""):
+        self._what = what
+        self._total = total
+        self._unit = f" {unit}" if unit else ""
+        self._begin = time.monotonic()
+        self._rewrites = sys.stderr.isatty() or _in_notebook()
+        self._shown: tuple[int, str] | None = None
+        self._shown_at = float("-inf")
+        self._width = 0
+
+    def __enter__(self) -> Progress:
+        self.update(0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._rewrites:
+            print(file=sys.stderr, flush=True)
+
+    def update(self, done: int, note: str = "") -> None:
+        """``note``: what is going on, added in words."""
+        now = time.monotonic()
+        news = (done, note) != self._shown
+        if not (self._rewrites and (news or now - self._shown_at > 0.5)) and not (
+            news and (done in (0, self._total) or now - self._shown_at > 1)
+        ):
+            return
+        self._shown, self._shown_at = (done, note), now
+        seconds = now - self._begin
+        text = f"ddpviz: {self._what} {done} of {self._total}{self._unit}, {seconds:.1f} s"
+        text += f", {note}" if note else ""
+        if self._rewrites:
+            text, self._width = f"\r{text.ljust(self._width)}", len(text)
+        print(text, end="" if self._rewrites else "\n", file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A line of its own on stderr."""
+    print(f"ddpviz: {text}", file=sys.stderr, flush=True)
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")

@@ -1,0 +1,78 @@
+"""Functions and values of a script or notebook, packed for engines that have not its source."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import marshal
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from ddpviz.engines.errors import ConfigurationError
+from ddpviz.engines.workloads import WORKLOADS
+
+
+def workload(given: str | Callable[..., Any]) -> tuple[str | bytes, tuple[str, ...] | None]:
+    """What goes to the engines for a workload, and the names of its options (None: any).
+
+    Raises ConfigurationError for what is neither a built-in's name nor a function.
+    """
+    if isinstance(given, str):
+        if given not in WORKLOADS:
+            raise ConfigurationError(
+                f"found the workload {given!r}, expected one of {', '.join(WORKLOADS)}, "
+                "or a function"
+            )
+        packed: str | bytes = WORKLOADS[given]
+        function = importlib.import_module(WORKLOADS[given]).build
+    elif callable(given):
+        packed, function = dumps(given), given
+    else:
+        raise ConfigurationError(
+            f"found a workload of type {type(given).__name__}, expected a name or a function"
+        )
+    parameters = list(inspect.signature(function).parameters.values())[3:]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return packed, None
+    return packed, tuple(parameter.name for parameter in parameters)
+
+
+def dumps(value: Any) -> bytes:
+    """Pickled so that functions and classes of a script or notebook travel by value.
+
+    A function's own module travels by value too unless it is an installed package's: engines
+    may not have it, or have it as it was before the user edited it.
+    Raises ConfigurationError for what cannot be pickled.
+    """
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    file = getattr(module, "__file__", None) or "site-packages"
+    by_value = module is not None and callable(value) and "site-packages" not in file
+    if by_value:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        buffer = io.BytesIO()
+        _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        return buffer.getvalue()
+    except (TypeError, pickle.PicklingError) as error:
+        raise ConfigurationError(
+            f"found something that cannot be sent to the engines: {error}; make it inside the "
+            "workload's function"
+        ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Keeps the file names of code, which cloudpickle >= 3.1 drops: tracebacks need them."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return marshal.loads, (marshal.dumps(value),)
+        return super().reducer_override(value)

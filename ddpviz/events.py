@@ -1,0 +1,379 @@
+"""The one vocabulary: what a rank can say about its DDP run, and how it is laid out in bytes.
+
+Two things leave a training process:
+
+* **records**: rows of the fixed-size numpy type :data:`RECORD` (52 bytes), one per event;
+* **notes**: small frozen dataclasses for what changes rarely (model, plan, configuration, …).
+
+A :class:`Batch` carries both, with a running number per rank so that a reader sees a gap.
+Everything downstream (recording, analysis, views) knows this module and nothing of the probe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import struct
+from typing import Any, TypeAlias
+
+import numpy as np
+
+#: Version of records, notes and batches. A reader refuses what is newer than itself.
+VERSION = 1
+
+#: One event. Times are nanoseconds since the Unix epoch (``time.time_ns``); a point event has
+#: ``end_ns == begin_ns``; ``end_ns == 0`` means that the end is not known (yet).
+#: ``step``: training step, from 0; -1 outside any step (construction).
+#: ``iteration``: ordinal of the DDP module's forward that the event belongs to, -1 if none.
+#: ``index``, ``sequence``, ``bytes``, ``label``: by kind, see :class:`Kind`; -1 (label 0) if none.
+#: ``module``: which DDP module of the process (:class:`Module` note), 255 if none.
+#: ``group``: which process group (:class:`Group` note), 255 if none.
+RECORD = np.dtype(
+    [
+        ("begin_ns", "<i8"),
+        ("end_ns", "<i8"),
+        ("bytes", "<i8"),
+        ("step", "<i4"),
+        ("iteration", "<i4"),
+        ("index", "<i4"),
+        ("sequence", "<i4"),
+        ("label", "<u2"),
+        ("rank", "<u2"),
+        ("flags", "<u2"),
+        ("kind", "u1"),
+        ("cause", "u1"),
+        ("module", "u1"),
+        ("group", "u1"),
+        ("clock", "u1"),
+        ("spare", "u1"),
+    ]
+)
+#: ``struct`` format of one :data:`RECORD`, in field order.
+RECORD_STRUCT = struct.Struct("<qqqiiiiHHHBBBBBB")
+assert RECORD_STRUCT.size == RECORD.itemsize == 52
+
+NO_MODULE = 255
+NO_GROUP = 255
+
+
+class Kind(enum.IntEnum):
+    """What happened. Each line: what begins it; what ends it; where its time comes from."""
+
+    # Construction of a DDP module (host clock, class-level wraps).
+    #: ``DistributedDataParallel.__init__`` entered; left.
+    CONSTRUCTION = 1
+    #: Step 1: entry of ``__init__``; first later step begins. DERIVED: no function of its own.
+    CONSTRUCTION_GROUP = 2
+    #: Step 2: ``_build_params_for_reducer`` entered; left. ``index``: number of parameters.
+    CONSTRUCTION_COLLECT = 3
+    #: Step 3: ``_BucketCapacityConfig.create`` entered; left (torch >= 2.13, absent before).
+    CONSTRUCTION_CAPS = 4
+    #: Step 4, first half: ``_verify_param_shape_across_processes`` entered; left.
+    CONSTRUCTION_VERIFY = 5
+    #: Step 4, second half: ``_sync_module_states`` entered; left.
+    CONSTRUCTION_SYNC = 6
+    #: Step 5: ``_ddp_init_helper`` entered; left. ``index``: number of buckets of the first plan.
+    CONSTRUCTION_REDUCER = 7
+    #: Step 6: the Reducer stands; ``__init__`` left. DERIVED: no function of its own.
+    CONSTRUCTION_OPTIONS = 8
+
+    # One training step (host clock).
+    #: The step's first DDP forward (or an explicit ``recorder.step()``) begins; the optimizer's
+    #: step (or the explicit block) ends. ``end_ns == 0`` in no record: written at the end.
+    STEP = 16
+    #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD.
+    FORWARD = 17
+    #: ``DDP._pre_forward`` entered; left.
+    PRE_FORWARD = 18
+    #: ``DDP._sync_buffers`` entered; left. ``bytes``: of all buffers; ``index``: their number.
+    BUFFER_SYNC = 19
+    #: ``DDP._run_ddp_forward`` entered; left: the user's module runs here.
+    MODULE_FORWARD = 20
+    #: ``DDP._post_forward`` entered; left.
+    POST_FORWARD = 21
+    #: ``Reducer.prepare_for_backward`` entered; left. Its begin is where DDP's own logger starts
+    #: ``backward_compute_time`` and the zero of ``get_backward_stats()``.
+    PREPARE_FOR_BACKWARD = 22
+    #: The autograd engine was entered; left (finalize included). Once per ``backward()`` call;
+    #: ``module``/``iteration`` of the last DDP forward.
+    BACKWARD = 23
+    #: A point: the Reducer marked parameter ``index`` ready (``get_backward_stats()``, C++ clock).
+    #: ``bytes``: of the gradient.
+    GRAD_READY = 24
+    #: All gradients are local and final callbacks begin; ``finalize_backward`` has returned
+    #: (``queue_callback`` before and after it). ``index``: buckets launched.
+    FINALIZE = 25
+    #: ``Optimizer.step`` pre hook; post hook. ``label``: the optimizer's class.
+    OPTIMIZER = 26
+    #: ``Reducer._rebuild_buckets`` entered; left, where it returned True. ``index``: plan version.
+    REBUILD = 27
+    #: ``register_comm_hook``'s Python callable entered; left. ``index``: bucket's launch order.
+    COMM_HOOK = 28
+
+    # Collectives: two points joined by (rank, group, sequence).
+    #: A collective is handed to the process group (tap, host clock). ``sequence``: its number in
+    #: the group; ``cause``: a :class:`Cause`; ``bytes``: input bytes; ``label``: op and dtype;
+    #: ``index``: the bucket's launch order in its backward (cause BUCKET), else -1.
+    COLLECTIVE_LAUNCHED = 32
+    #: Its future completed (done callback: needs the GIL, so it can be late, never early).
+    #: ``begin_ns``: the launch, repeated; ``end_ns``: the completion.
+    COLLECTIVE_DONE = 33
+
+    # What the recorder says about itself.
+    #: ``index`` records that a reader never received (from batch numbers), at this moment.
+    GAP = 48
+    #: A configuration was applied (``index``: its version, a :class:`Configuration` note).
+    CONFIGURED = 49
+    #: A rank failed. ``label``: the error in one line.
+    FAILED = 50
+
+    # Reserved for later issues, numbered now so that files stay readable.
+    GRAPH = 64
+    FINGERPRINT = 65
+    STALL = 66
+
+
+class Cause(enum.IntEnum):
+    """Why a collective was issued."""
+
+    UNKNOWN = 0
+    #: ``_verify_param_shape_across_processes``: parameter count (all_gather), shapes (broadcast).
+    VERIFY = 1
+    #: ``_sync_module_states``: parameters and buffers from rank 0, once.
+    INITIAL_STATE = 2
+    #: The Reducer reduces a bucket (flag FROM_HOOK: through the user's comm hook).
+    BUCKET = 3
+    #: Module buffers before (or after) a forward.
+    BUFFERS = 4
+    #: Rank 0's bucket order and sizes, once, when buckets are rebuilt.
+    REBUILD_ORDER = 5
+    #: Which parameters were used, summed over ranks (``find_unused_parameters``).
+    USED_MAP = 6
+    #: Uneven inputs: notifications, common rank, shadow collectives of joined ranks.
+    JOIN = 7
+    SYNC_BATCH_NORM = 8
+    #: The user's own call.
+    USER = 9
+
+
+class Clock(enum.IntEnum):
+    """Which clock gave the time."""
+
+    HOST = 0  # time.time_ns
+    REDUCER = 1  # the Reducer's own C++ clock (system clock), epoch
+    CUDA = 2  # CUDA events anchored to the host clock
+    PROFILER = 3  # an imported trace
+
+
+class Flag(enum.IntFlag):
+    """How far a number can be trusted, and in which mode it was taken."""
+
+    DERIVED = 1  # computed from measured times, not measured itself
+    INFERRED = 2  # concluded from an imported trace
+    PREDICTED = 4
+    NO_SYNC = 8  # require_backward_grad_sync was False in this forward
+    NO_GRAD = 16  # gradients were disabled in this forward
+    FROM_HOOK = 32  # issued by a comm hook
+    DELAYED = 64  # static_graph's first iteration: all buckets reduced after the backward
+    ENQUEUED = 128  # the end is when the work was enqueued (CUDA), not when it ran
+    FAILED = 256  # the span ended by an exception
+
+
+# --- notes -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+    """Text of a label id of this rank. Id 0 is the empty text."""
+
+    id: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """Who recorded: one per rank and attachment."""
+
+    rank: int
+    world_size: int
+    pid: int
+    hostname: str
+    torch: str
+    python: str
+    device: str
+    started_ns: int
+    level: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A process group. ``ranks`` are global ranks."""
+
+    id: int
+    name: str
+    backend: str
+    ranks: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A parameter or buffer, without its values."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A DDP module: ``parameters`` in the Reducer's index order (registration order)."""
+
+    id: int
+    name: str
+    parameters: tuple[Tensor, ...]
+    buffers: tuple[Tensor, ...]
+    ignored: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    """One bucket of a plan: parameter indices, size, and the limit at which it was closed.
+
+    The Reducer closes a bucket at >= ``limit_bytes`` *after* adding a tensor, so ``bytes`` may
+    exceed the limit by up to one tensor. ``limit_bytes`` is None where torch does not tell.
+    """
+
+    parameters: tuple[int, ...]
+    bytes: int
+    limit_bytes: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Buckets of a module in launch order, valid from ``iteration`` on.
+
+    ``reason``: "construction", "rebuild" or "attached" (the plan found when recording began).
+    """
+
+    module: int
+    version: int
+    iteration: int
+    time_ns: int
+    reason: str
+    buckets: tuple[Bucket, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """What the user can turn, as DDP has it. ``values`` maps a DDP argument's name to its value."""
+
+    module: int
+    version: int
+    time_ns: int
+    values: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """A rank's exception: in one line, and its traceback."""
+
+    rank: int
+    step: int
+    time_ns: int
+    message: str
+    traceback: str
+
+
+Note: TypeAlias = Label | Process | Group | Module | Plan | Configuration | Failure
+_NOTES: dict[str, Any] = {
+    cls.__name__.lower(): cls
+    for cls in (Label, Process, Group, Module, Plan, Configuration, Failure)
+}
+_NESTED: dict[str, dict[Any, Any]] = {
+    "parameters": {Module: Tensor},
+    "buffers": {Module: Tensor},
+    "buckets": {Plan: Bucket},
+}
+
+
+def note_to_json(note: Note) -> dict[str, Any]:
+    """A note as a JSON-ready dict; ``"note"`` names its type."""
+    return {"note": type(note).__name__.lower(), **dataclasses.asdict(note)}
+
+
+def note_from_json(data: dict[str, Any]) -> Note:
+    """The inverse of :func:`note_to_json`. Unknown fields of newer versions are left out.
+
+    Raises ValueError for a note type or layout this version does not know.
+    """
+    cls = _NOTES.get(str(data.get("note")))
+    if cls is None:
+        raise ValueError(
+            f"found a note of type {data.get('note')!r}, expected one of {sorted(_NOTES)}"
+        )
+    values = {}
+    try:
+        for field in dataclasses.fields(cls):
+            value = data[field.name]
+            nested = _NESTED.get(field.name, {}).get(cls)
+            if nested is not None:
+                names = [f.name for f in dataclasses.fields(nested)]
+                value = tuple(
+                    nested(**{name: _tupled(item[name]) for name in names}) for item in value
+                )
+            values[field.name] = _tupled(value)
+        note: Note = cls(**values)
+        return note
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"a note of type {data.get('note')!r} lacks or misshapes {error}"
+        ) from None
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+_MAGIC = b"DDPV"
+_HEADER = struct.Struct("<4sHHIII")  # magic, version, rank, sequence, length of notes, rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """What one rank sends at a time: ``sequence`` counts from 0 without gaps per rank."""
+
+    rank: int
+    sequence: int
+    records: np.ndarray  # dtype RECORD
+    notes: tuple[Note, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """One packed message: header, notes as JSON, records as they lie in memory."""
+        notes = json.dumps([note_to_json(note) for note in self.notes]).encode()
+        header = _HEADER.pack(
+            _MAGIC, VERSION, self.rank, self.sequence, len(notes), len(self.records)
+        )
+        return header + notes + self.records.tobytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Batch:
+        """The inverse of :meth:`to_bytes`. Raises ValueError for anything else."""
+        if len(data) < _HEADER.size or data[:4] != _MAGIC:
+            raise ValueError("found bytes that do not begin as a ddpviz batch does")
+        _, version, rank, sequence, notes_length, rows = _HEADER.unpack_from(data)
+        if version > VERSION:
+            raise ValueError(
+                f"found a batch of version {version}, expected at most {VERSION}: update ddpviz"
+            )
+        start = _HEADER.size + notes_length
+        if len(data) != start + rows * RECORD.itemsize:
+            raise ValueError(
+                f"found a batch of {len(data)} bytes, expected {start + rows * RECORD.itemsize}"
+            )
+        notes = tuple(note_from_json(item) for item in json.loads(data[_HEADER.size : start]))
+        records = np.frombuffer(data, RECORD, rows, start)
+        return Batch(rank, sequence, records, notes)

@@ -1,0 +1,151 @@
+"""Parts of a page in HTML: the line of state, the table of steps, the bucket plans.
+
+Every text that comes from a recording goes through :func:`html.escape`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from html import escape
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from ddpviz.events import Group, Module, Process
+from ddpviz.views.text import count, duration, size
+
+if TYPE_CHECKING:
+    from ddpviz.recording import Recording
+
+#: Rows of the table of steps in a page.
+_MOST_ROWS = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What was recorded, in one line: as plain text for the title, as HTML for the page."""
+
+    title: str
+    html: str
+
+
+def state_line(recording: Recording) -> State:
+    """Workload, ranks, backend, torch, number of steps."""
+    processes = recording.notes(Process)
+    modules = list(dict.fromkeys(note.name for note in recording.notes(Module)))
+    workload = ", ".join(modules) or "no DDP module"
+    ranks = count(len(recording.ranks), "rank")
+    parts = [ranks]
+    world = max((note.world_size for note in processes), default=0)
+    if world > len(recording.ranks):
+        parts[0] += f" of {world}"
+    groups = [group.backend for group in recording.notes(Group) if group.backend]
+    parts += list(dict.fromkeys(groups))
+    parts += list(dict.fromkeys(note.device for note in processes))
+    parts += list(dict.fromkeys(f"torch {note.torch}" for note in processes))
+    parts.append(count(recording.last_step + 1, "step"))
+    gaps = sum(recording.missing.values())
+    if gaps:
+        parts.append(f"batches that never arrived: {gaps}")
+    parts += recording.remarks
+    text = " · ".join(escape(part) for part in parts)
+    return State(f"{workload}, {ranks}", f"<b>{escape(workload)}</b> · {text}")
+
+
+def steps_section(recording: Recording, steps: list[int]) -> str:
+    """The table of these steps, a row per step and rank, as an HTML section."""
+    from ddpviz.analysis import steps as steps_table
+
+    table = steps_table(recording)
+    table = table[table["step"].isin(steps)].sort_values(["step", "rank"])
+    shown = table.tail(_MOST_ROWS)
+    note = f"<p>The last {len(shown)} of {len(table)} rows.</p>" if len(shown) < len(table) else ""
+    headers = [
+        "step",
+        "rank",
+        "step time",
+        "forward",
+        "backward",
+        "optimizer",
+        "hidden communication",
+        "exposed communication",
+        "buffer broadcasts",
+        "buffer bytes",
+        "buckets",
+        "bucket bytes",
+    ]
+    head = "".join(f"<th>{header}</th>" for header in headers)
+    rows = []
+    previous = None
+    for row in shown.to_dict("records"):
+        cells = [
+            f"{row['step']}" if row["step"] != previous else "",
+            f"{row['rank']}",
+            _duration(row["step_ms"]),
+            _duration(row["forward_ms"]),
+            _duration(row["backward_ms"]),
+            _duration(row["optimizer_ms"]),
+            _duration(row["hidden_communication_ms"]),
+            _duration(row["exposed_communication_ms"]),
+            _whole(row["buffer_broadcasts"]),
+            _size(row["buffer_bytes"]),
+            _whole(row["buckets"]),
+            _size(row["bucket_bytes"]),
+        ]
+        first = ' class="first"' if row["step"] != previous else ""
+        rows.append(f"<tr{first}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+        previous = row["step"]
+    return (
+        f'<h2>Steps</h2>{note}<div class="scroll"><table class="steps"><thead><tr>{head}</tr>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def plans_section(recording: Recording) -> str:
+    """Every bucket plan of the first rank, side by side, as an HTML section."""
+    from ddpviz.analysis import plans
+
+    ranks = recording.ranks
+    table = plans(recording, rank=ranks[0]) if ranks else pd.DataFrame()
+    if table.empty:
+        return "<h2>Bucket plan</h2><p>No plan was recorded.</p>"
+    names = {note.id: note.name for note in recording.notes(Module, rank=ranks[0])}
+    several = table["module"].nunique() > 1
+    parts = []
+    for _, plan in table.groupby(["module", "version"]):
+        first = plan.iloc[0]
+        title = f"plan {first['version']}: {first['reason']}, from iteration {first['iteration']}"
+        if several:
+            title = f"{names.get(int(first['module']), 'module')}, {title}"
+        rows = "".join(
+            f"<tr><td>{row['bucket']}</td><td>{_size(row['bytes'])}</td>"
+            f"<td>{_size(row['limit_bytes'])}</td><td>{_whole(row['parameters'])}</td>"
+            f'<td class="text">{escape(_names(row["parameter_names"]))}</td></tr>'
+            for row in plan.sort_values("bucket").to_dict("records")
+        )
+        parts.append(
+            f"<div><h3>{escape(title)}</h3><table><thead><tr><th>bucket</th><th>size</th>"
+            '<th>closes at</th><th>parameters</th><th class="text">which</th></tr></thead>'
+            f"<tbody>{rows}</tbody></table></div>"
+        )
+    note = "<p>In launch order. A bucket closes once it reaches its limit, so it may exceed it.</p>"
+    return f'<h2>Bucket plan</h2>{note}<div class="plans">{"".join(parts)}</div>'
+
+
+def _names(value: object) -> str:
+    """Parameter names as one text; the table may hold them as a sequence or as text."""
+    if isinstance(value, str):
+        return value
+    return ", ".join(str(name) for name in value)  # type: ignore[attr-defined]
+
+
+def _duration(value: float) -> str:
+    return "–" if pd.isna(value) else duration(float(value))
+
+
+def _size(value: float) -> str:
+    return "–" if pd.isna(value) else size(float(value))
+
+
+def _whole(value: float) -> str:
+    return "–" if pd.isna(value) else f"{int(value)}"

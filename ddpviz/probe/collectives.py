@@ -1,0 +1,131 @@
+"""Every collective's number in its group, its launch and its end, and which ones are open."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ddpviz import events
+from ddpviz.events import NO_MODULE, Cause, Flag, Kind
+from ddpviz.probe import backward
+
+if TYPE_CHECKING:
+    from ddpviz.probe.recorder import Recorder
+    from ddpviz.probe.state import ModuleState
+
+
+class Collectives:
+    """Of one recorder. Groups get ids in the order they are first used."""
+
+    def __init__(self, recorder: Recorder):
+        self._recorder = recorder
+        self._groups: dict[int, tuple[int, Any]] = {}
+        self._sequences: dict[int, int] = {}
+        self._operations: dict[tuple[str, torch.dtype | None], int] = {}
+        self._open: dict[tuple[int, int], tuple[str, int, int, int, int]] = {}
+        self._lock = threading.Lock()
+
+    def launched(
+        self,
+        state: ModuleState | None,
+        inner: Any,
+        name: str,
+        dtype: torch.dtype | None,
+        nbytes: int,
+        cause: int,
+        flags: int,
+        begin_ns: int,
+    ) -> Callable[[int], None]:
+        """A collective starts. Returns what to call, once, when it is done."""
+        group, sequence = self._next_sequence(inner)
+        step, iteration, index, module = self._recorder.step_index, -1, -1, NO_MODULE
+        if state is not None:
+            iteration, module = state.iteration, state.id
+            if cause == Cause.BUCKET:
+                index = self._bucket_launched(state, nbytes, flags, begin_ns)
+                if state.delayed:
+                    flags |= Flag.DELAYED
+        label = self._operations.get((name, dtype)) or self._operation(name, dtype)
+        key = (group, sequence)
+        self._open[key] = (name, sequence, cause, index, step)
+        write = self._recorder.write
+        write(
+            Kind.COLLECTIVE_LAUNCHED, begin_ns, begin_ns, nbytes, step, iteration, index,
+            sequence, label, flags, cause, module, group,
+        )  # fmt: skip
+
+        def done(extra: int) -> None:
+            end_ns = time.time_ns()
+            self._open.pop(key, None)
+            write(
+                Kind.COLLECTIVE_DONE, begin_ns, end_ns, nbytes, step, iteration, index,
+                sequence, label, flags | extra, cause, module, group,
+            )  # fmt: skip
+
+        return done
+
+    def _operation(self, name: str, dtype: torch.dtype | None) -> int:
+        text = name if dtype is None else f"{name} {str(dtype).removeprefix('torch.')}"
+        label = self._operations[name, dtype] = self._recorder.label(text)
+        return label
+
+    def _bucket_launched(self, state: ModuleState, nbytes: int, flags: int, begin_ns: int) -> int:
+        if flags & Flag.INFERRED:
+            return -1
+        if flags & Flag.FROM_HOOK:
+            return self._recorder.local.hook_bucket
+        return backward.bucket_launched(self._recorder, state, begin_ns, nbytes)
+
+    def _next_sequence(self, inner: Any) -> tuple[int, int]:
+        found = self._groups.get(id(inner))
+        if found is None:
+            with self._lock:
+                group = len(self._groups)
+                self._groups[id(inner)] = (group, inner)
+            try:
+                self._sequences[group] = int(inner._get_sequence_number_for_group())
+            except Exception:  # a backend that does not count: count from here
+                self._sequences[group] = 0
+            self._recorder.note(_describe_group(group, inner))
+        else:
+            group = found[0]
+        with self._lock:  # two threads may launch on one group
+            sequence = self._sequences[group]
+            self._sequences[group] = sequence + 1
+        return group, sequence
+
+    @property
+    def current(self) -> str:
+        """What this rank is in right now, for a person; empty outside any collective."""
+        for name, sequence, cause, index, step in list(self._open.values()):
+            return f"{name} {sequence} ({_describe(cause, index)}), step {step}"
+        return ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether any collective was launched and is not done."""
+        return bool(self._open)
+
+
+def _describe(cause: int, index: int) -> str:
+    if cause == Cause.BUCKET:
+        return f"bucket {index}"
+    return Cause(cause).name.lower().replace("_", " ")
+
+
+def _describe_group(group: int, inner: Any) -> events.Group:
+    try:
+        ranks = tuple(dist.get_process_group_ranks(inner))
+        backend = str(dist.get_backend(inner))
+    except Exception:  # a group that c10d does not list
+        ranks, backend = tuple(range(inner.size())), inner.name()
+    try:
+        name = str(inner.group_name)
+    except RuntimeError:
+        name = f"group {group}"
+    return events.Group(group, name, backend, ranks)

@@ -1,0 +1,135 @@
+"""What a DDP module is: its tensors, its configuration, its bucket plan, as notes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+
+from ddpviz.events import Bucket, Configuration, Module, Plan, Tensor
+
+#: DDP attributes that mirror constructor arguments, on any torch from 2.6.
+_CONFIGURATION = (
+    "forward_sync_buffers",
+    "broadcast_buffers",
+    "bucket_bytes_cap",
+    "find_unused_parameters",
+    "gradient_as_bucket_view",
+    "static_graph",
+    "skip_all_reduce_unused_params",
+    "batched_grad_copy",
+)
+
+
+def describe_module(ddp: Any, module_id: int) -> Module:
+    """Parameters in the Reducer's index order (those that require a gradient), and buffers."""
+    names = {id(parameter): name for name, parameter in ddp.module.named_parameters()}
+    parameters = [
+        _tensor(names.get(id(parameter), f"parameter {index}"), parameter)
+        for index, parameter in enumerate(reducer_parameters(ddp))
+    ]
+    ignored = set(ddp.parameters_to_ignore)
+    buffers = [
+        _tensor(name, buffer) for name, buffer in ddp.module.named_buffers() if name not in ignored
+    ]
+    return Module(
+        module_id,
+        type(ddp.module).__name__,
+        tuple(parameters),
+        tuple(buffers),
+        tuple(sorted(ignored)),
+    )
+
+
+def reducer_parameters(ddp: Any) -> list[torch.Tensor]:
+    """The parameters that DDP hands to its Reducer: ``_build_params_for_reducer``'s order.
+
+    Read again from the module, deduplicated as DDP does it, so that nothing is called that
+    changes state.
+    """
+    seen: set[int] = set()
+    found = []
+    for module_name, module in ddp.module.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            full = f"{module_name}.{name}" if module_name else name
+            if not parameter.requires_grad or full in ddp.parameters_to_ignore:
+                continue
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                found.append(parameter)
+    return found
+
+
+def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
+    return Tensor(
+        name,
+        tuple(tensor.shape),
+        str(tensor.dtype).removeprefix("torch."),
+        tensor.numel() * tensor.element_size(),
+    )
+
+
+def describe_configuration(ddp: Any, module_id: int, version: int) -> Configuration:
+    """DDP's knobs as it holds them, plus the comm hook's name and the first bucket's cap."""
+    values: dict[str, Any] = {
+        name: getattr(ddp, name) for name in _CONFIGURATION if hasattr(ddp, name)
+    }
+    if "forward_sync_buffers" in values:
+        values.pop("broadcast_buffers", None)  # the old name of the same flag
+    values["first_bucket_bytes_cap"] = first_bucket_bytes_cap(ddp)
+    values["comm_hook"] = comm_hook_name(ddp)
+    return Configuration(module_id, version, time.time_ns(), values)
+
+
+def first_bucket_bytes_cap(ddp: Any) -> int:
+    """The first bucket's limit after a rebuild (the same as the cap where one was given)."""
+    config = getattr(ddp, "_bucket_config", None)
+    if config is not None:
+        return int(config.first_bucket_bytes_cap)
+    if getattr(ddp, "bucket_bytes_cap_default", False):
+        return int(torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
+    return int(ddp.bucket_bytes_cap)
+
+
+def comm_hook_name(ddp: Any) -> str:
+    """The registered hook's qualified name; empty for DDP's own all-reduce."""
+    hooks = getattr(ddp, "_comm_hooks", [])
+    return str(getattr(hooks[-1][0], "__qualname__", hooks[-1][0])) if hooks else ""
+
+
+def read_plan(
+    ddp: Any,
+    module_id: int,
+    version: int,
+    iteration: int,
+    reason: str,
+    limits_bytes: list[int] | None,
+) -> Plan:
+    """The Reducer's live layout.
+
+    ``_get_zeros_like_grad_buckets`` allocates zeros of every bucket and frees them at once. It
+    is called where no activations live (construction, start of forward), below backward's peak.
+    ``limits_bytes``: of the initial buckets in launch order; None after a rebuild, where the
+    limits follow from the configuration.
+    """
+    positions = {id(parameter): i for i, parameter in enumerate(reducer_parameters(ddp))}
+    buckets = []
+    for order, bucket in enumerate(ddp.reducer._get_zeros_like_grad_buckets()):
+        buffer = bucket.buffer()
+        indices = tuple(positions.get(id(parameter), -1) for parameter in bucket.parameters())
+        limit = _limit(ddp, order, limits_bytes)
+        buckets.append(Bucket(indices, buffer.numel() * buffer.element_size(), limit))
+    return Plan(module_id, version, iteration, time.time_ns(), reason, tuple(buckets))
+
+
+def _limit(ddp: Any, order: int, limits_bytes: list[int] | None) -> int | None:
+    if limits_bytes is not None:
+        limit = limits_bytes[order] if order < len(limits_bytes) else None
+        return None if limit is None or limit >= sys.maxsize else limit
+    config = getattr(ddp, "_bucket_config", None)
+    caps = list(getattr(config, "per_bucket_bytes_caps", ()) or ())
+    if caps:
+        return int(caps[min(order, len(caps) - 1)])
+    return first_bucket_bytes_cap(ddp) if order == 0 else int(ddp.bucket_bytes_cap)

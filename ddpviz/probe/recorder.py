@@ -1,0 +1,390 @@
+"""The recorder of one training process: state of its DDP modules, steps, ring, sinks."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import platform
+import socket
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ddpviz import events
+from ddpviz.events import NO_GROUP, NO_MODULE, Batch, Kind, Note
+from ddpviz.probe import backward, describe, lifecycle, tap
+from ddpviz.probe.collectives import Collectives
+from ddpviz.probe.patches import Patches
+from ddpviz.probe.ring import Ring, RingFull
+from ddpviz.probe.state import Local, ModuleState
+
+Sink = Callable[[Batch], None]
+LEVELS = ("summary", "default")
+#: Kinds that the ``summary`` level leaves out.
+_DETAIL = {Kind.GRAD_READY, Kind.PRE_FORWARD, Kind.POST_FORWARD, Kind.MODULE_FORWARD}
+_FLUSH_INTERVAL_S = 0.1
+_LATE_COMPLETIONS_S = 0.5
+
+_active: Recorder | None = None
+
+
+class Recorder:
+    """Records this process. One at a time; ``close`` puts everything back.
+
+    ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, about every
+    100 ms. ``ring_path``: a file that keeps what was written even when the process is killed.
+    ``level``: "summary" (per step) or "default" (per parameter and bucket).
+    Raises RuntimeError where another recorder is active, ValueError for an unknown level.
+    """
+
+    def __init__(
+        self,
+        sinks: Sequence[Sink] = (),
+        level: str = "default",
+        ring_path: str | Path | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        capacity: int = 65_536,
+    ):
+        if level not in LEVELS:
+            raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
+        ready = dist.is_initialized()
+        self.rank = rank if rank is not None else (dist.get_rank() if ready else 0)
+        self.world_size = (
+            world_size if world_size is not None else (dist.get_world_size() if ready else 1)
+        )
+        self.level = level
+        self.closed = False
+        self.step_index = -1
+        self.local = Local()
+        self._sinks = list(sinks)
+        self._omitted = _DETAIL if level == "summary" else frozenset()
+        self._ring = Ring(capacity, self.rank, ring_path)
+        self._patches = Patches()
+        self._states: dict[int, ModuleState] = {}
+        self._by_reducer: dict[int, ModuleState] = {}
+        self._labels: dict[str, int] = {"": 0}
+        self._notes: list[Note] = []
+        self.ready_times: collections.deque[Any] = collections.deque()
+        self._lock = threading.Lock()
+        self.collectives = Collectives(self)
+        self._flush_lock = threading.Lock()
+        self._batches = 0
+        self._step_begin_ns = 0
+        self._explicit_step = False
+        self._broken_sinks: list[str] = []
+        self._optimizer_handles: list[Any] = []
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ddpviz-flush", daemon=True)
+        self.note(
+            events.Process(
+                self.rank,
+                self.world_size,
+                os.getpid(),
+                socket.gethostname(),
+                str(torch.__version__),
+                platform.python_version(),
+                torch.cuda.get_device_name() if torch.cuda.is_initialized() else "cpu",
+                time.time_ns(),
+                level,
+            )
+        )
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def install(self) -> Recorder:
+        """Follow DDP from now on: modules built later are tapped in their constructor."""
+        global _active
+        if _active is not None:
+            raise RuntimeError(
+                "found a recorder already active in this process, expected none: "
+                "close it first, or adopt the second module in it"
+            )
+        _active = self
+        try:
+            lifecycle.install(self, self._patches)
+            tap.watch_python_callers(self, self._patches)
+        except BaseException:
+            self._patches.restore()
+            _active = None
+            raise
+        self._optimizer_handles = lifecycle.watch_optimizers(self)
+        self._thread.start()
+        return self
+
+    def adopt(self, module: Any) -> None:
+        """Tap a DDP module that exists already, between two of its steps. Idempotent.
+
+        Raises TypeError for anything but a DistributedDataParallel.
+        """
+        if not isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            raise TypeError(
+                f"found a {type(module).__name__}, expected a DistributedDataParallel module: "
+                "attach after wrapping the model"
+            )
+        ddp: Any = module
+        if id(ddp) in self._states:
+            return
+        state = self.new_state(ddp.process_group)
+        ddp.process_group = state.tap
+        # On the Reducer alone: DDP's own _update_process_group would reset it and cost a rebuild.
+        ddp.reducer._update_process_group(state.tap)
+        state.iteration = -1
+        self.built(ddp, state, "attached")
+
+    def close(self) -> None:
+        """Record no more, give every module its group back, flush. Idempotent."""
+        global _active
+        if self.closed:
+            return
+        self.closed = True
+        # A completion callback can come a moment after its waiter went on; a hung one never does.
+        deadline = time.monotonic() + _LATE_COMPLETIONS_S
+        while self.collectives.pending and time.monotonic() < deadline:
+            time.sleep(0.001)
+        for state in self._states.values():
+            self._release(state)
+        for handle in self._optimizer_handles:
+            handle.remove()
+        self._patches.restore()
+        if _active is self:
+            _active = None
+        self._stop.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.flush()
+        self._ring.close()
+        for sink in self._sinks:
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()
+
+    def _release(self, state: ModuleState) -> None:
+        ddp = state.ddp()
+        if state.tap is None:
+            return
+        state.tap.release()
+        if ddp is not None and ddp.process_group is state.tap:
+            ddp.process_group = state.inner
+            ddp.reducer._update_process_group(state.inner)
+            # C++ comm hooks copied the group pointer when they were registered, so the tap
+            # must outlive the recorder: it goes with the module.
+            ddp.__dict__.setdefault("_ddpviz_released_taps", []).append(state.tap)
+
+    # --- modules -------------------------------------------------------------------------------
+
+    def new_state(self, inner: Any) -> ModuleState:
+        """State and tap of a module that is about to exist (``inner``: its process group)."""
+        if isinstance(inner, tap.Tap):
+            inner = inner.inner
+        state = ModuleState(min(len(self._states), NO_MODULE - 1))
+        state.inner = inner
+        state.tap = tap.Tap(inner, self, state)
+        return state
+
+    def built(self, ddp: Any, state: ModuleState, reason: str) -> None:
+        """The module's Reducer stands: describe it."""
+        state.ddp = weakref.ref(ddp)
+        key, reducer_key = id(ddp), id(ddp.reducer)
+        self._states[key] = state
+        self._by_reducer[reducer_key] = state
+        weakref.finalize(ddp, self._forget, key, reducer_key)
+        module = describe.describe_module(ddp, state.id)
+        state.ready = backward.ready_rows(self.rank, state.id, module)
+        state.last_stats = ddp.reducer.get_backward_stats()
+        state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
+        self.note(module)
+        self.configured(ddp)
+        self.plan(ddp, state, reason)
+
+    def _forget(self, key: int, reducer_key: int) -> None:
+        self._states.pop(key, None)
+        self._by_reducer.pop(reducer_key, None)
+
+    def plan(self, ddp: Any, state: ModuleState, reason: str) -> None:
+        """Note the Reducer's present bucket plan."""
+        state.plan_version += 1
+        limits = state.initial_limits_bytes if reason == "construction" else None
+        iteration = max(state.iteration, 0)
+        state.plan = describe.read_plan(
+            ddp, state.id, state.plan_version, iteration, reason, limits
+        )
+        self.note(state.plan)
+
+    def configured(self, ddp: Any) -> None:
+        """Note the module's present configuration (after a knob was turned)."""
+        state = self._states[id(ddp)]
+        note = describe.describe_configuration(ddp, state.id, state.configuration_version)
+        state.configuration_version += 1
+        self.note(note)
+        self.write(Kind.CONFIGURED, note.time_ns, note.time_ns, index=note.version, module=state.id)
+
+    def state_of(self, ddp: Any) -> ModuleState | None:
+        return self._states.get(id(ddp))
+
+    def state_of_reducer(self, reducer: Any) -> ModuleState | None:
+        return self._by_reducer.get(id(reducer))
+
+    def states(self) -> list[ModuleState]:
+        return list(self._states.values())
+
+    def in_backward_with_hook(self) -> ModuleState | None:
+        """The module whose backward runs, if it has a Python comm hook."""
+        return next((s for s in self.states() if s.in_backward and s.python_hook), None)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[int]:
+        """One training step, explicitly; without it steps end at ``optimizer.step()``."""
+        self.end_step(time.time_ns())
+        self._explicit_step = True
+        self._begin_step(time.time_ns())
+        try:
+            yield self.step_index
+        finally:
+            self._explicit_step = False
+            self.end_step(time.time_ns())
+
+    def forward_begins(self, state: ModuleState, begin_ns: int) -> None:
+        """A DDP forward starts a step where none is open, or where its gradients are synced."""
+        if state.synced_in_step and not self._explicit_step and torch.is_grad_enabled():
+            self.end_step(begin_ns)
+        if self._step_begin_ns == 0:
+            self._begin_step(begin_ns)
+        state.iteration += 1
+
+    def optimizer_stepped(self, begin_ns: int, label: str) -> None:
+        """The optimizer's step is over; so is the training step."""
+        end_ns = time.time_ns()
+        self.write(Kind.OPTIMIZER, begin_ns, end_ns, label=self.label(label))
+        if not self._explicit_step:
+            self.end_step(end_ns)
+
+    def _begin_step(self, begin_ns: int) -> None:
+        self.step_index += 1
+        self._step_begin_ns = begin_ns
+
+    def end_step(self, end_ns: int) -> None:
+        """Close the open step, if there is one."""
+        if self._step_begin_ns:
+            self.write(Kind.STEP, self._step_begin_ns, end_ns, index=self.step_index)
+        self._step_begin_ns = 0
+        for state in self.states():
+            state.synced_in_step = False
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def write(
+        self,
+        kind: Kind,
+        begin_ns: int,
+        end_ns: int,
+        nbytes: int = 0,
+        step: int | None = None,
+        iteration: int = -1,
+        index: int = -1,
+        sequence: int = -1,
+        label: int = 0,
+        flags: int = 0,
+        cause: int = 0,
+        module: int = NO_MODULE,
+        group: int = NO_GROUP,
+    ) -> None:
+        """One record. A full ring is flushed by the caller's own thread: nothing is dropped."""
+        if kind in self._omitted:
+            return
+        if step is None:
+            step = self.step_index
+        while True:
+            try:
+                return self._ring.write(
+                    begin_ns, end_ns, nbytes, step, iteration, index, sequence, label,
+                    self.rank, flags, kind, cause, module, group, 0,
+                )  # fmt: skip
+            except RingFull:
+                if self._ring.capacity == 0:  # closed: a late completion has nowhere to go
+                    return
+                self.flush()
+
+    def note(self, note: Note) -> None:
+        """A note goes out with the next batch, before the records that refer to it."""
+        with self._lock:
+            self._notes.append(note)
+        self._wake.set()
+
+    def label(self, text: str) -> int:
+        """The id of a text, interned."""
+        found = self._labels.get(text)
+        if found is None:
+            with self._lock:
+                found = self._labels.setdefault(text, len(self._labels) % 65_536)
+            self.note(events.Label(found, text))
+        return found
+
+    def failed(self, error: BaseException) -> None:
+        """This rank failed: a FAILED record and the traceback, flushed at once."""
+        now_ns = time.time_ns()
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        trace = "".join(traceback.format_exception(error))
+        self.note(events.Failure(self.rank, self.step_index, now_ns, message, trace))
+        self.write(Kind.FAILED, now_ns, now_ns, label=self.label(message))
+        self.flush()
+
+    @property
+    def current(self) -> str:
+        """What this rank is in right now, for a person; empty outside any collective."""
+        return self.collectives.current
+
+    # --- out -----------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand everything written so far to the sinks. From any thread."""
+        with self._flush_lock:
+            ready = []
+            while self.ready_times:
+                ready.append(backward.expand_ready_times(*self.ready_times.popleft()))
+            records = self._ring.take()
+            if ready:
+                records = np.concatenate([records, *ready])
+            with self._lock:
+                notes, self._notes = tuple(self._notes), []
+            if not len(records) and not notes:
+                return
+            batch = Batch(self.rank, self._batches, records, notes)
+            self._batches += 1
+            for sink in self._sinks:
+                try:
+                    sink(batch)
+                except Exception as error:
+                    self._sink_failed(sink, error)
+            self._ring.flushed()
+
+    def _sink_failed(self, sink: Sink, error: Exception) -> None:
+        message = f"ddpviz: the sink {sink!r} failed: {type(error).__name__}: {error}"
+        if message not in self._broken_sinks:  # say it once, go on training
+            self._broken_sinks.append(message)
+            print(message, file=sys.stderr)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(_FLUSH_INTERVAL_S)
+            self._wake.clear()
+            self.flush()
+            self._stop.wait(_FLUSH_INTERVAL_S)
+
+
+def _is_builtin(hook: Any) -> bool:
+    return type(hook).__name__ == "BuiltinCommHookType"

@@ -1,0 +1,155 @@
+"""A preallocated ring of records, in memory or in a file that outlives a killed process.
+
+Torch-free. Writing costs one ``struct.pack_into``; nothing is allocated on the training thread.
+With a path the ring is a shared memory map: what was written is in the page cache at once, so
+``SIGKILL`` loses nothing; :func:`read_ring` reads back what no sink had taken yet.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddpviz.events import RECORD, RECORD_STRUCT, VERSION
+
+_HEADER = struct.Struct("<8sIIQQ")  # magic, version, rank, capacity, flushed
+_HEADER_BYTES = 64
+_FLUSHED_OFFSET = 24
+_COUNT = struct.Struct("<Q")
+_MAGIC = b"DDPVRING"
+
+
+class RingFull(Exception):
+    """No free slot: take and :meth:`Ring.flushed` first."""
+
+
+class Ring:
+    """Single process, many writing threads, one taking thread at a time.
+
+    ``capacity`` in records (52 bytes each). A file already at ``path`` was left by a killed
+    process: it is kept beside the new one as ``<path>.1``, ``.2``, ….
+    """
+
+    def __init__(self, capacity: int = 65_536, rank: int = 0, path: str | Path | None = None):
+        size = _HEADER_BYTES + capacity * RECORD.itemsize
+        self.capacity = capacity
+        self.path = Path(path) if path is not None else None
+        if self.path is None:
+            self._memory: Any = bytearray(size)
+        else:
+            _keep_leftover(self.path)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                os.ftruncate(descriptor, size)
+                self._memory = mmap.mmap(descriptor, size)
+            finally:
+                os.close(descriptor)
+        _HEADER.pack_into(self._memory, 0, _MAGIC, VERSION, rank, capacity, 0)
+        self._records = np.frombuffer(self._memory, RECORD, capacity, _HEADER_BYTES)
+        self._lock = threading.Lock()
+        self._written = 0
+        self._taken = 0
+        self._flushed = 0
+
+    def write(self, *fields: int) -> None:
+        """One record, the fields of ``events.RECORD`` in order without ``spare``.
+
+        Raises RingFull.
+        """
+        with self._lock:
+            written = self._written
+            if written - self._flushed >= self.capacity:
+                raise RingFull
+            lap, slot = divmod(written, self.capacity)
+            RECORD_STRUCT.pack_into(
+                self._memory,
+                _HEADER_BYTES + slot * RECORD_STRUCT.size,
+                *fields,
+                lap % 255 + 1,  # tells a reader of the file which lap the slot is of
+            )
+            self._written = written + 1
+
+    def take(self) -> np.ndarray:
+        """A copy of what was written since the last take. Its slots stay held until flushed."""
+        with self._lock:
+            records = _slice(self._records, self._taken, self._written)
+            self._taken = self._written
+            return records
+
+    def flushed(self) -> None:
+        """All that was taken has reached its sinks: free the slots."""
+        with self._lock:
+            self._flushed = self._taken
+            _COUNT.pack_into(self._memory, _FLUSHED_OFFSET, self._taken)
+
+    @property
+    def pending(self) -> int:
+        """Records written and not yet taken."""
+        return self._written - self._taken
+
+    @property
+    def written(self) -> int:
+        """Records written since the ring was made."""
+        return self._written
+
+    def close(self) -> None:
+        """Free the memory; remove the file where everything in it has reached the sinks."""
+        with self._lock:
+            complete = self._flushed == self._written
+            self._records = np.zeros(0, RECORD)
+            self._flushed = self._written = self._taken = 0
+            self.capacity = 0
+            if isinstance(self._memory, mmap.mmap):
+                try:
+                    self._memory.close()
+                except BufferError:  # a view is still alive; the map goes with it
+                    pass
+        if complete and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def _keep_leftover(path: Path) -> None:
+    if path.exists():
+        number = 1
+        while (kept := path.with_name(f"{path.name}.{number}")).exists():
+            number += 1
+        path.rename(kept)
+
+
+def _slice(records: np.ndarray, begin: int, end: int) -> np.ndarray:
+    capacity = len(records)
+    if end <= begin:
+        return records[:0].copy()
+    start, stop = begin % capacity, end % capacity
+    if start < stop or stop == 0:
+        stop = stop or capacity
+        return records[start:stop].copy()
+    return np.concatenate([records[start:], records[:stop]])
+
+
+def read_ring(path: str | Path) -> tuple[np.ndarray, int]:
+    """What a killed process left in its ring file and no sink had taken.
+
+    Returns (records of dtype RECORD in the order written, the rank). A record that reached the
+    file in the very moment of the kill may be in both: compare before appending.
+    Raises ValueError for a file that is not a ring, or is cut short.
+    """
+    data = Path(path).read_bytes()
+    if len(data) < _HEADER_BYTES or data[:8] != _MAGIC:
+        raise ValueError(f"{path} is not a ddpviz ring file: it does not begin with {_MAGIC!r}")
+    _, version, rank, capacity, flushed = _HEADER.unpack_from(data)
+    if version > VERSION:
+        raise ValueError(f"{path} is a ring of version {version}, expected at most {VERSION}")
+    if capacity == 0 or len(data) != _HEADER_BYTES + capacity * RECORD.itemsize:
+        raise ValueError(f"{path} holds {len(data)} bytes, not the {capacity} records it declares")
+    records = np.frombuffer(data, RECORD, capacity, _HEADER_BYTES)
+    order = np.arange(flushed, flushed + capacity)
+    present = records["spare"][order % capacity] == order // capacity % 255 + 1
+    count = capacity if present.all() else int(np.argmin(present))
+    return _slice(records, flushed, flushed + count), rank

@@ -1,0 +1,66 @@
+"""What is followed of each thread and of each DDP module."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpviz import events
+from ddpviz.events import Cause
+
+if TYPE_CHECKING:
+    from ddpviz.probe.recorder import Recorder
+    from ddpviz.probe.tap import Tap
+
+
+class Local(threading.local):
+    """What this thread is in, so that a collective knows its cause."""
+
+    cause: Cause = Cause.UNKNOWN
+    hook_bucket: int = -1
+    hook_state: ModuleState | None = None
+    in_backward: bool = False
+    state: ModuleState | None = None
+
+
+class ModuleState:
+    """What is followed of one DDP module between its forward and its finalize."""
+
+    def __init__(self, module_id: int):
+        self.id = module_id
+        self.ddp: Callable[[], Any] = lambda: None
+        self.inner: Any = None
+        self.tap: Tap | None = None
+        self.iteration = -1
+        self.plan_version = -1
+        self.plan: events.Plan | None = None
+        self.configuration_version = 0
+        self.ready = np.zeros(0, events.RECORD)  # GRAD_READY rows, constant fields filled in
+        self.last_stats: list[int] = []
+        self.initial_limits_bytes: list[int] | None = None
+        self.prepared_ns = 0
+        self.launched_buckets = 0
+        self.first_launch_ns = 0
+        self.in_backward = False
+        self.synced_backwards = 0
+        self.synced_in_step = False
+        self.python_hook = False
+        self.delayed = False  # this backward's buckets are reduced after it (static_graph)
+        self.steps_ns: list[tuple[int, int]] = []
+
+
+def in_cause(recorder: Recorder, cause: Cause, call: Callable[..., Any]) -> Callable[..., Any]:
+    """``call``, with every collective in it attributed to ``cause``."""
+    local = recorder.local
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before, local.cause = local.cause, cause
+        try:
+            return call(*args, **kwargs)
+        finally:
+            local.cause = before
+
+    return wrapper

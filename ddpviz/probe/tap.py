@@ -1,0 +1,228 @@
+"""The process-group tap: every collective's launch and end, on the Reducer's default path.
+
+Two ways in, one record out. The Reducer calls its process group from C++, so it gets a
+:class:`Tap`, a Python subclass that forwards to the real group; no comm hook, pre-division
+intact. Python callers (``dist.all_reduce``) look methods up on the pybind class, so
+:func:`watch_python_callers` wraps those. Checked on torch 2.13.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ddpviz.events import Cause, Flag
+
+if TYPE_CHECKING:
+    from ddpviz.probe.patches import Patches
+    from ddpviz.probe.recorder import Recorder
+    from ddpviz.probe.state import ModuleState
+
+#: Collectives by method name, with the position of their input tensors. Point-to-point calls are
+#: not collectives: they have no place in a group's common order.
+_INPUT_POSITION = {
+    "allreduce": 0,
+    "allreduce_coalesced": 0,
+    "broadcast": 0,
+    "reduce": 0,
+    "barrier": None,
+    "allgather": 1,
+    "allgather_coalesced": 1,
+    "allgather_into_tensor_coalesced": 1,
+    "_allgather_base": 1,
+    "all_gather_single": 1,
+    "gather": 1,
+    "scatter": 1,
+    "reduce_scatter": 1,
+    "_reduce_scatter_base": 1,
+    "reduce_scatter_single": 1,
+    "reduce_scatter_tensor_coalesced": 1,
+    "alltoall": 1,
+    "alltoall_base": 1,
+    "all_to_all_single": 1,
+}
+_METHODS = tuple(name for name in _INPUT_POSITION if hasattr(dist.ProcessGroup, name))
+_ORIGINALS: dict[str, Any] = {name: getattr(dist.ProcessGroup, name) for name in _METHODS}
+
+
+class Tap(dist.ProcessGroup):
+    """Forwards every collective of one DDP module to ``inner``, and tells the recorder.
+
+    It must not answer "gloo" or "nccl" as its backend name: DDP's Logger then asks for a backend
+    object that only the inner group has.
+    """
+
+    def __init__(self, inner: Any, recorder: Recorder, state: ModuleState):
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]
+        self.inner = inner
+        self.recorder: Recorder | None = recorder
+        self.state = state
+        # dist.get_rank(group) and friends look a group up in c10d's tables. pg_names is left
+        # alone: destroy_process_group walks it and would shut this one down as well.
+        for table in _tables():
+            if inner in table:
+                table[self] = table[inner]
+
+    def release(self) -> None:
+        """Stop recording and leave c10d's tables. Calls still forward."""
+        self.recorder = None
+        for table in _tables():
+            table.pop(self, None)
+
+    def getBackendName(self) -> str:
+        return "ddpviz"
+
+    def getGroupName(self) -> str:
+        return str(self.inner.group_name)
+
+    def setGroupName(self, name: str) -> None:
+        """The inner group has its name already."""
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self.inner._get_backend(device)
+
+
+def _tables() -> list[dict[Any, Any]]:
+    world = getattr(dist.distributed_c10d, "_world", None)
+    names = ("pg_map", "pg_group_ranks", "pg_backend_config")
+    return [getattr(world, name) for name in names if hasattr(world, name)]
+
+
+def _forwarder(name: str) -> Callable[..., Any]:
+    original = _ORIGINALS[name]
+
+    def method(self: Tap, *args: Any, **kwargs: Any) -> Any:
+        recorder = self.recorder
+        if recorder is None:
+            return original(self.inner, *args, **kwargs)
+        return _observe(recorder, self.state, name, self.inner, args, kwargs)
+
+    return _opaque(method, name)
+
+
+def _opaque(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Dynamo must not trace into the tap: it cannot represent a group written in Python.
+
+    Two marks instead of ``torch._dynamo.disable``: that one's wrappers cost as much as the rest
+    of the tap, on every collective, and hide the caller's frame.
+    """
+    method.__name__ = name
+    method._torchdynamo_disable = True  # type: ignore[attr-defined]
+    skip_code = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    if skip_code is not None:
+        for function in (method, _observe):
+            skip_code(function.__code__)
+    return method
+
+
+for _name in _METHODS:
+    setattr(Tap, _name, _forwarder(_name))
+
+
+def watch_python_callers(recorder: Recorder, patches: Patches) -> None:
+    """Record collectives that Python code issues on any group that is not a tap."""
+    for name in _METHODS:
+
+        def make(original: Any, name: str = name) -> Callable[..., Any]:
+            def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+                if recorder.closed:
+                    return original(self, *args, **kwargs)
+                return _observe(recorder, None, name, self, args, kwargs)
+
+            return _opaque(method, name)
+
+        patches.wrap(dist.ProcessGroup, name, make)
+
+
+def _observe(
+    recorder: Recorder, state: ModuleState | None, name: str, inner: Any, args: Any, kwargs: Any
+) -> Any:
+    tensors = _inputs(name, args)
+    dtype = tensors[0].dtype if tensors else None
+    nbytes = 0
+    for tensor in tensors:
+        nbytes += tensor.nbytes if tensor.layout is torch.strided else _sparse_bytes(tensor)
+    cause, flags, state = _cause(recorder, state, name, dtype)
+    # On CUDA the future completes when the work is enqueued; the stream runs it later.
+    ended = Flag.ENQUEUED if tensors and tensors[0].is_cuda else 0
+    begin_ns = time.time_ns()
+    done = recorder.collectives.launched(state, inner, name, dtype, nbytes, cause, flags, begin_ns)
+    try:
+        work = _ORIGINALS[name](inner, *args, **kwargs)
+    except BaseException:
+        done(Flag.FAILED)
+        raise
+    if work is None:
+        return work
+    try:
+        future = work.get_future()
+    except (RuntimeError, ValueError):  # a backend without futures: the end stays unknown
+        return work
+
+    def completed(future: Any) -> None:
+        try:
+            future.value()
+        except Exception:
+            done(ended | Flag.FAILED)
+        else:
+            done(ended)
+
+    _add_done_callback(future, completed)
+    return work
+
+
+# The C method itself: torch.futures adds a wrapper that prints what a callback raises; ours cannot.
+_add_done_callback = torch._C.Future.add_done_callback
+
+
+def _sparse_bytes(tensor: torch.Tensor) -> int:
+    values, indices = tensor._values(), tensor._indices()
+    return values.nbytes + indices.nbytes
+
+
+def _inputs(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
+    position = _INPUT_POSITION[name]
+    if position is None or position >= len(args):
+        return []
+    value = args[position]
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if name == "allreduce" or name == "broadcast":
+        return list(value)
+    found: list[torch.Tensor] = []
+    for item in value:
+        found.extend(item if isinstance(item, (list, tuple)) else [item])
+    return found
+
+
+def _cause(
+    recorder: Recorder, state: ModuleState | None, name: str, dtype: torch.dtype | None
+) -> tuple[int, int, ModuleState | None]:
+    """Why, with which reservation, and for which DDP module this collective is issued."""
+    local = recorder.local
+    if local.cause:
+        return local.cause, 0, state
+    frame: Any = sys._getframe(3)  # whoever called the tap: the engine, or Python code
+    from_cpp = frame is None or frame.f_code.co_name == "_engine_run_backward"
+    if from_cpp:
+        if state is None or name != "allreduce":
+            return Cause.UNKNOWN, 0, state
+        # Gradients are never integers; the used-parameter map is an int32 tensor.
+        return (Cause.USED_MAP if dtype == torch.int32 else Cause.BUCKET), 0, state
+    if local.hook_bucket >= 0:  # a hook may use any group, so the module is the hook's
+        return Cause.BUCKET, Flag.FROM_HOOK, local.hook_state
+    depth = 0
+    while frame is not None and depth < 12:
+        if frame.f_code.co_filename.endswith("torch/nn/modules/_functions.py"):
+            return Cause.SYNC_BATCH_NORM, 0, state
+        frame, depth = frame.f_back, depth + 1
+    hooked = state if state is not None else recorder.in_backward_with_hook()
+    if hooked is not None and hooked.in_backward and hooked.python_hook:
+        # A hook's continuation, or a hook registered before recording began.
+        return Cause.BUCKET, Flag.FROM_HOOK | Flag.INFERRED, hooked
+    return Cause.USER, 0, state

@@ -1,0 +1,271 @@
+"""The figure of one step from its rows, and what a theme or another step changes on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pandas as pd
+from bokeh.models import (
+    BoxZoomTool,
+    CDSView,
+    ColumnDataSource,
+    DataRenderer,
+    FixedTicker,
+    Glyph,
+    GlyphRenderer,
+    GroupFilter,
+    HoverTool,
+    Legend,
+    LegendItem,
+    PanTool,
+    PlainText,
+    Quad,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    Scatter,
+    Segment,
+    Text,
+    Title,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+from ddpviz.views.palette import SPANS, Theme
+from ddpviz.views.rows import Rows
+from ddpviz.views.source import CONSTRUCTION_STEP
+
+#: Every value is escaped by BokehJS (no ``{safe}``): names come from the user's model.
+_TOOLTIP = (
+    '<div style="margin: -5px; padding: 6px 8px; max-width: 420px; white-space: pre-line; '
+    "overflow-wrap: anywhere; font-size: 12px; "
+    "background: var(--ddpviz-background, var(--jp-layout-color1, #fff)); "
+    'color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328))">'
+    '<b>@head</b>\n@time\n<span style="opacity: 0.75">@detail</span></div>'
+)
+_FONT = "Helvetica, Arial, sans-serif"
+_HATCH: dict[str, Any] = {
+    "hatch_pattern": "hatch",
+    "hatch_scale": 7,
+    "hatch_weight": 1,
+    "hatch_alpha": 0.4,
+}
+#: What makes BokehJS typeset a text as mathematics.
+_TEX = ("$$", r"\[", r"\(")
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFigure:
+    """A figure, the sources that another step changes and the glyphs that a theme changes."""
+
+    plot: figure
+    sources: dict[str, ColumnDataSource]
+    glyphs: dict[str, Glyph]
+
+
+def contents(rows: Rows) -> dict[str, dict[str, Any]]:
+    """Columns of the figure's sources: "spans", "ticks", "marks", "exposed", "labels"."""
+    spans = rows.spans.assign(hatch=rows.spans["derived"].map({True: "/", False: " "}))
+    tables = {
+        "spans": spans,
+        "ticks": rows.ticks,
+        "marks": rows.marks,
+        "exposed": rows.exposed,
+        "labels": rows.labels,
+    }
+    return {name: _columns(table) for name, table in tables.items()}
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    numbers = table.select_dtypes("number").columns
+    return {
+        str(name): table[name].to_numpy() if name in numbers else table[name].tolist()
+        for name in table.columns
+    }
+
+
+def axis_label(rows: Rows) -> str:
+    """Text under the time axis: what its zero is, and which step this is."""
+    if rows.step == CONSTRUCTION_STEP:
+        return "ms since the first construction began"
+    return f"ms since the step began on the first rank      (step {rows.step})"
+
+
+def lane_labels(rows: Rows) -> tuple[list[float], dict[float | str, Any]]:
+    """Where the lanes' labels stand on the vertical axis, and their texts."""
+    return (
+        [lane.middle for lane in rows.lanes],
+        {lane.middle: plain(lane.label) for lane in rows.lanes},
+    )
+
+
+def step_figure(rows: Rows) -> StepFigure:
+    """One step as a figure; :func:`apply_theme` gives it its colours."""
+    plot = figure(
+        title=Title(text=plain(rows.title), text_font_size="15px", text_font=_FONT),
+        x_range=Range1d(*x_bounds(rows)),
+        y_range=Range1d(rows.height_px, 0),
+        frame_height=round(rows.height_px),
+        sizing_mode="stretch_width",
+        min_width=640,
+        tools="",
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        min_border_right=24,
+    )
+    sources = {name: ColumnDataSource(columns) for name, columns in contents(rows).items()}
+    drawn = _draw(plot, sources)
+    _axes(plot, rows)
+    _tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")])
+    drawn |= _draw_legend(plot)
+    return StepFigure(plot, sources, {name: renderer.glyph for name, renderer in drawn.items()})
+
+
+def plain(text: str) -> str | PlainText:
+    """The text such that BokehJS draws it as it is: a name may look like TeX."""
+    return PlainText(text) if any(mark in text for mark in _TEX) else text
+
+
+def x_bounds(rows: Rows) -> tuple[float, float]:
+    """Range of the time axis in ms: the step with a little air on both sides."""
+    air = 0.01 * (rows.end_ms - rows.begin_ms)
+    return rows.begin_ms - air, rows.end_ms + air
+
+
+def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, GlyphRenderer]:
+    """What is drawn, by name, from the back to the front."""
+    edges: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
+    glyphs: dict[str, Glyph] = {"exposed": Quad(**edges, line_dash="dashed")}
+    for kind, (colour, _) in SPANS.items():
+        # A line of the same colour keeps what is shorter than a pixel visible.
+        glyphs[kind] = Quad(
+            **edges, fill_color=colour, line_color=colour, line_width=0.75, **_HATCH
+        )
+    glyphs["ticks"] = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.25)
+    glyphs["marks"] = Scatter(x="x", y="top", marker="diamond", size=11)
+    glyphs["labels"] = Text(
+        x="x",
+        y="y",
+        text="text",
+        text_align="align",
+        text_baseline="baseline",
+        text_font_size="11px",
+        text_font_style="bold",
+        text_font={"value": _FONT},
+    )
+    renderers = {}
+    for name, glyph in glyphs.items():
+        source = sources["spans" if name in SPANS else name]
+        renderers[name] = plot.add_glyph(source, glyph, name=name)
+        if name in SPANS:
+            renderers[name].view = CDSView(filter=GroupFilter(column_name="kind", group=name))
+    return renderers
+
+
+def _draw_legend(plot: figure) -> dict[str, GlyphRenderer]:
+    """The same entries for every step, in one line; their renderers are named "key …".
+
+    BokehJS draws a swatch from the first row of its renderer, which a step need not have: each
+    entry has a renderer of its own with one row that is nowhere.
+    """
+    nowhere = ColumnDataSource({"x": [math.nan], "hatch": ["/"]})
+    edges: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), "x")
+    glyphs: dict[str, tuple[str, Glyph]] = {}
+    for kind, (colour, label) in SPANS.items():
+        if kind != "construction":
+            hatch = _HATCH if kind == "head_of_line" else {}
+            glyphs[kind] = label, Quad(**edges, fill_color=colour, line_color=colour, **hatch)
+    glyphs["exposed"] = "exposed communication", Quad(**edges, line_dash="dashed")
+    glyphs["marks"] = "other collective", Scatter(x="x", y="x", marker="diamond", size=11)
+    renderers = {
+        f"key {name}": plot.add_glyph(nowhere, glyph, name=f"key {name}")
+        for name, (_, glyph) in glyphs.items()
+    }
+    legend = Legend(
+        items=[
+            LegendItem(label=label, renderers=[renderers[f"key {name}"]])
+            for name, (label, _) in glyphs.items()
+        ],
+        orientation="horizontal",
+        location="left",
+        border_line_color=None,
+        background_fill_color=None,
+        label_text_font_size="11px",
+        label_text_font=_FONT,
+        glyph_width=16,
+        glyph_height=14,
+        label_standoff=4,
+        spacing=10,
+        padding=0,
+        margin=4,
+    )
+    plot.add_layout(legend, "above")
+    return renderers
+
+
+def _axes(plot: figure, rows: Rows) -> None:
+    positions, texts = lane_labels(rows)
+    plot.yaxis.ticker = FixedTicker(ticks=positions)
+    plot.yaxis.major_label_overrides = texts
+    plot.xaxis.axis_label = axis_label(rows)
+    plot.ygrid.visible = False
+    for axis in (*plot.xaxis, *plot.yaxis):
+        axis.axis_line_color = None
+        axis.major_tick_line_color = None
+        axis.minor_tick_line_color = None
+        axis.major_label_text_font_size = "11px"
+        axis.major_label_text_font = _FONT
+        axis.axis_label_text_font_size = "12px"
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font = _FONT
+
+
+def _tools(plot: figure, with_hover: list[DataRenderer]) -> None:
+    hover = HoverTool(
+        tooltips=_TOOLTIP, renderers=with_hover, point_policy="follow_mouse", show_arrow=False
+    )
+    zoom = BoxZoomTool(dimensions="width")
+    wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
+    plot.add_tools(hover, zoom, PanTool(dimensions="width"), wheel, ResetTool(), SaveTool())
+    plot.toolbar.active_drag = zoom
+    plot.toolbar.active_scroll = wheel
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+
+
+def apply_theme(drawn: StepFigure, theme: Theme) -> None:
+    """Give the figure the theme's colours."""
+    for model, values in themed(drawn, theme):
+        model.update(**values)
+
+
+def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
+    """Models of the figure and the properties that the theme sets on them.
+
+    A list and not a side effect, because a page changes its theme in the browser.
+    """
+    plot = drawn.plot
+    glyphs = drawn.glyphs
+    box = {"fill_color": theme.exposed_fill, "line_color": theme.exposed_line}
+    mark = {"fill_color": theme.text, "line_color": theme.background}
+    pairs: list[tuple[Any, dict[str, Any]]] = [
+        (plot.title, {"text_color": theme.text}),
+        (plot.legend[0], {"label_text_color": theme.text}),
+        (plot.xgrid[0], {"grid_line_color": theme.grid}),
+        (glyphs["ticks"], {"line_color": theme.tick}),
+        (glyphs["labels"], {"text_color": theme.exposed_text}),
+        (glyphs["exposed"], box),
+        (glyphs["key exposed"], box),
+        (glyphs["marks"], mark),
+        (glyphs["key marks"], mark),
+        (glyphs["key head_of_line"], {"hatch_color": theme.hatch}),
+    ]
+    pairs += [(glyphs[kind], {"hatch_color": theme.hatch}) for kind in SPANS]
+    for axis in (*plot.xaxis, *plot.yaxis):
+        pairs.append(
+            (axis, {"major_label_text_color": theme.text, "axis_label_text_color": theme.text})
+        )
+    return pairs

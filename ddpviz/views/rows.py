@@ -1,0 +1,297 @@
+"""One step as rows to draw: spans, ticks, marks, exposed communication. Pure: no Bokeh."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+
+from ddpviz.events import Flag, Kind
+from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
+from ddpviz.views.source import CONSTRUCTION_STEP, StepSource
+from ddpviz.views.stretches import Row, bucket_rows, interval, merged, relative_ms
+from ddpviz.views.text import count, duration, size
+
+#: A browser draws and hovers this many glyphs without a pause; more are merged.
+MOST_GLYPHS = 5_000
+#: Width that ticks are merged for.
+_WIDTH_PX = 1_100
+#: An exposed box wider than this share of the axis has room for its label.
+_LABEL_SHARE = 0.2
+
+_SPAN_COLUMNS = ["kind", "rank", "left", "right", "top", "bottom", "derived"]
+_HOVER_COLUMNS = ["head", "time", "detail"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A step ready to be drawn. Times in float64 ms since the step's begin on the first rank.
+
+    ``spans``: kind, rank, left, right, top, bottom, derived; ``ticks``: rank, x, top, bottom;
+    ``marks``: rank, x, y; ``exposed``: rank, left, right, top, bottom; all with head, time, detail
+    for the hover; ``labels``: x, y, text, align, baseline of exposed communication.
+    ``note``: what was left out or merged, "" if nothing.
+    """
+
+    step: int
+    title: str
+    spans: pd.DataFrame
+    ticks: pd.DataFrame
+    marks: pd.DataFrame
+    exposed: pd.DataFrame
+    labels: pd.DataFrame
+    lanes: tuple[Lane, ...]
+    height_px: float
+    begin_ms: float
+    end_ms: float
+    note: str
+
+    @property
+    def glyphs(self) -> int:
+        """How many shapes the browser gets."""
+        tables = (self.spans, self.ticks, self.marks, self.exposed, self.labels)
+        return sum(len(table) for table in tables)
+
+
+def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
+    """The rows of one step, at most :data:`MOST_GLYPHS`. Raises ValueError for an empty step."""
+    if not len(source.records):
+        raise ValueError(f"step {source.step} has no records, expected at least one")
+    chosen = choose_open(source, open_ranks)
+    lanes = place(source, chosen)
+    end_ms = _end_ms(source)
+    spans, ticks = bucket_rows(source, lanes, end_ms)
+    spans = _compute_rows(source, lanes, end_ms) + spans
+    marks = _marks(source, lanes)
+    exposed = _exposed(source, lanes, end_ms)
+    notes = []
+    folded = len(source.ranks) - len(chosen)
+    if folded:
+        opened = ", ".join(
+            f"rank {rank} ({why})" if why else f"rank {rank}"
+            for rank, why in sorted(chosen.items())
+        )
+        notes.append(f"open: {opened}; {count(folded, 'rank')} folded to one line each")
+    labels = _labels(exposed, end_ms, chosen)
+
+    room = MOST_GLYPHS - len(exposed) - len(labels)
+    if len(spans) + len(ticks) + len(marks) > room:
+        pixel_ms = max(end_ms, 1e-6) / _WIDTH_PX
+        ticks, marks = merged(ticks, pixel_ms), merged(marks, pixel_ms)
+        notes.append("parameters closer than a pixel share a tick")
+    if len(spans) + len(ticks) + len(marks) > room:
+        left_out = len(ticks) + len(marks) + max(0, len(spans) - room)
+        ticks, marks = [], []
+        spans = sorted(spans, key=lambda row: row["left"] - row["right"])[: max(room, 0)]
+        notes.append(f"{left_out} small marks left out: too many for one figure")
+    return Rows(
+        step=source.step,
+        title=f"{source.finding}: {duration(end_ms)}"
+        if source.step == CONSTRUCTION_STEP
+        else source.finding,
+        spans=pd.DataFrame(spans, columns=_SPAN_COLUMNS + _HOVER_COLUMNS),
+        ticks=pd.DataFrame(ticks, columns=["rank", "x", "top", "bottom", *_HOVER_COLUMNS]),
+        marks=pd.DataFrame(marks, columns=["rank", "x", "top", *_HOVER_COLUMNS]),
+        exposed=pd.DataFrame(
+            exposed, columns=["rank", "left", "right", "top", "bottom", *_HOVER_COLUMNS]
+        ),
+        labels=pd.DataFrame(labels, columns=["x", "y", "text", "align", "baseline"]),
+        lanes=tuple(lanes.all),
+        height_px=lanes.height_px,
+        begin_ms=float(min(source.records["begin_ns"].min() - source.zero_ns, 0)) / 1e6,
+        end_ms=end_ms,
+        note="; ".join(notes),
+    )
+
+
+def _end_ms(source: StepSource) -> float:
+    """The latest end of anything in the step; what has no end counts with its begin."""
+    records = source.records
+    last = int(max(records["end_ns"].max(), records["begin_ns"].max()))
+    end = (last - source.zero_ns) / 1e6
+    if not source.buckets.empty:
+        done = relative_ms(source.buckets["done_ns"], source.zero_ns)
+        end = float(np.nanmax(np.append(done, end)))
+    return max(end, 1e-3)
+
+
+def _compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
+    """Forward, buffer broadcast, backward and optimizer of every rank, without overlaps."""
+    rows: list[Row] = []
+    for rank, lane in lanes.compute.items():
+        of_rank = source.records[source.records["rank"] == rank]
+        spans = {
+            kind: _intervals(of_rank[of_rank["kind"] == kind], source.zero_ns, end_ms)
+            for kind in (Kind.BUFFER_SYNC, Kind.FINALIZE)
+        }
+        for record in of_rank:
+            kind = Kind(int(record["kind"]))
+            (whole,) = _intervals(np.array([record]), source.zero_ns, end_ms)
+            if kind == Kind.FORWARD:
+                flags = Flag(int(record["flags"]))
+                detail = "".join(
+                    text
+                    for flag, text in (
+                        (Flag.NO_SYNC, "no_sync: this iteration's gradients stay local\n"),
+                        (Flag.NO_GRAD, "without gradients\n"),
+                    )
+                    if flag in flags
+                )
+                pieces = _without(whole, spans[Kind.BUFFER_SYNC])
+                rows += [_span("forward", rank, lane, piece, "forward", detail) for piece in pieces]
+            elif kind == Kind.BACKWARD:
+                pieces = _without(whole, spans[Kind.FINALIZE])
+                rows += [_span("backward", rank, lane, piece, "backward", "") for piece in pieces]
+            elif kind == Kind.BUFFER_SYNC:
+                detail = f"{count(int(record['index']), 'buffer')}, {size(int(record['bytes']))}"
+                rows.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
+            elif kind == Kind.OPTIMIZER:
+                rows.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
+            elif source.step == CONSTRUCTION_STEP and (
+                Kind.CONSTRUCTION < kind <= Kind.CONSTRUCTION_OPTIONS
+            ):
+                head = kind.name.lower().replace("_", ": ", 1)
+                derived = bool(int(record["flags"]) & Flag.DERIVED)
+                rows.append(_span("construction", rank, lane, whole, head, "", derived))
+    return [row for row in rows if row["right"] > row["left"]]
+
+
+def _span(
+    kind: str,
+    rank: int,
+    lane: Lane,
+    whole: tuple[float, float],
+    head: str,
+    detail: str,
+    derived: bool = False,
+) -> Row:
+    return {
+        "kind": kind,
+        "rank": rank,
+        "left": whole[0],
+        "right": whole[1],
+        "top": lane.top,
+        "bottom": lane.bottom,
+        "derived": derived,
+        "head": f"{head} of rank {rank}",
+        "time": interval(*whole),
+        "detail": detail,
+    }
+
+
+def _intervals(records: np.ndarray, zero_ns: int, end_ms: float) -> list[tuple[float, float]]:
+    """Begin and end of records in ms; what has no end is drawn up to the end of the step."""
+    begins = (records["begin_ns"] - zero_ns) / 1e6
+    ends = np.where(records["end_ns"] == 0, end_ms, (records["end_ns"] - zero_ns) / 1e6)
+    return list(zip(begins.tolist(), ends.tolist(), strict=True))
+
+
+def _without(
+    whole: tuple[float, float], holes: list[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """What remains of an interval."""
+    pieces = []
+    begin, end = whole
+    for left, right in sorted(holes):
+        if right <= begin or left >= end:
+            continue
+        if left > begin:
+            pieces.append((begin, left))
+        begin = max(begin, right)
+    if begin < end:
+        pieces.append((begin, end))
+    return pieces
+
+
+def _exposed(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
+    """From local gradients final to gradients of all ranks in place: nothing is computed then."""
+    rows = []
+    for rank, lane in lanes.compute.items():
+        beyond = 2 if rank in lanes.open_ranks else 0
+        chosen = (source.records["rank"] == rank) & (source.records["kind"] == Kind.FINALIZE)
+        for left, right in _intervals(source.records[chosen], source.zero_ns, end_ms):
+            if right > left:
+                rows.append(
+                    {
+                        "rank": rank,
+                        "left": left,
+                        "right": right,
+                        "top": lane.top - beyond,
+                        "bottom": lane.bottom + beyond,
+                        "head": f"exposed communication of rank {rank}",
+                        "time": interval(left, right),
+                        "detail": "its gradients are ready; it waits for buckets and copies them "
+                        "back",
+                    }
+                )
+    return rows
+
+
+def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> list[Row]:
+    """Length of exposed communication: in its box, or above it where the box is narrow.
+
+    Longest first; a label that would lie on an earlier one is left to the hover.
+    """
+    rows: list[Row] = []
+    taken: list[tuple[int, float, float]] = []
+    for row in sorted(exposed, key=lambda row: row["left"] - row["right"]):
+        rank, length = row["rank"], row["right"] - row["left"]
+        if rank not in open_ranks:
+            continue
+        wide = length >= _LABEL_SHARE * end_ms
+        middle = (row["left"] + row["right"]) / 2
+        reach = _LABEL_SHARE / 2 * end_ms
+        left, right = (
+            (middle - reach, middle + reach) if wide else (row["right"] - reach, row["right"])
+        )
+        if any(r == rank and left < b and right > a for r, a, b in taken):
+            continue
+        taken.append((rank, left, right))
+        rows.append(
+            {
+                "x": middle if wide else row["right"],
+                "y": (row["top"] + row["bottom"]) / 2 if wide else row["top"] - 1,
+                "text": f"exposed communication {duration(length)}"
+                if wide
+                else f"exposed {duration(length)}",
+                "align": "center" if wide else "right",
+                "baseline": "middle" if wide else "bottom",
+            }
+        )
+    return rows
+
+
+def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
+    """Collectives without a picture of their own, and bucket rebuilds, at the time they began."""
+    rows: list[Row] = []
+    table = source.collectives
+    if not table.empty:
+        table = table[~table["cause"].isin(DRAWN_CAUSES)].reset_index(drop=True)
+        launched = relative_ms(table["launched_ns"], source.zero_ns)
+        for row, at in zip(table.to_dict("records"), launched, strict=True):
+            lane = lanes.other.get(int(row["rank"]))
+            if lane is None:
+                continue
+            took = "never completed" if pd.isna(row["done_ns"]) else duration(row["duration_ms"])
+            rows.append(
+                _mark(
+                    int(row["rank"]),
+                    lane,
+                    float(at),
+                    f"{row['op']} ({str(row['cause']).replace('_', ' ')})",
+                    f"{took}, launched at {at:.2f} ms",
+                    f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of its group",
+                )
+            )
+    for record in source.records[source.records["kind"] == Kind.REBUILD]:
+        lane = lanes.other.get(int(record["rank"]))
+        if lane is not None:
+            left, right = _intervals(np.array([record]), source.zero_ns, 0.0)[0]
+            head = f"buckets rebuilt: plan {record['index']}"
+            rows.append(_mark(int(record["rank"]), lane, left, head, interval(left, right), ""))
+    return rows
+
+
+def _mark(rank: int, lane: Lane, x: float, head: str, time: str, detail: str) -> Row:
+    return {"rank": rank, "x": x, "top": lane.middle, "head": head, "time": time, "detail": detail}

@@ -1,0 +1,216 @@
+"""Many steps in one figure: a selector that works without a server, and which steps it offers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from bokeh.layouts import column, row
+from bokeh.models import Column, CustomJS, InlineStyleSheet
+from bokeh.models.widgets import Button, Div, Select
+
+from ddpviz.views.figure import (
+    StepFigure,
+    axis_label,
+    contents,
+    lane_labels,
+    plain,
+    step_figure,
+    x_bounds,
+)
+from ddpviz.views.rows import Rows, build_rows
+from ddpviz.views.source import CONSTRUCTION_STEP, read_steps, recorded_steps
+from ddpviz.views.text import count, duration
+
+if TYPE_CHECKING:
+    from ddpviz.recording import Recording
+
+#: Glyphs of all steps together: some 5 MB of page.
+MOST_GLYPHS_OF_ALL_STEPS = 25_000
+#: A list longer than this is not chosen from by hand.
+MOST_STEPS = 200
+
+#: Widgets take the colours of the page or of JupyterLab.
+_WIDGET_STYLE = """
+.bk-input, .bk-btn {
+  background-color: var(--ddpviz-background, var(--jp-layout-color1, #fff)) !important;
+  color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328)) !important;
+  border-color: var(--ddpviz-line, var(--jp-border-color1, #c8ccd1)) !important;
+  font-size: 13px;
+}
+select.bk-input { appearance: auto !important; background-image: none !important; }
+.bk-clearfix { color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e)); font-size: 12px }
+"""
+
+_SHOW = """
+const step = steps[select.value]
+plot.title.text = step.title
+x_axis.axis_label = step.axis_label
+y_axis.ticker.ticks = step.positions
+y_axis.major_label_overrides = step.labels
+plot.x_range.setv({start: step.x[0], end: step.x[1], reset_start: step.x[0], reset_end: step.x[1]})
+plot.y_range.setv({start: step.height, end: 0, reset_start: step.height, reset_end: 0})
+plot.frame_height = Math.round(step.height)
+for (const [name, source] of Object.entries(sources)) {
+  source.data = step.contents[name]
+}
+note.text = step.note
+previous.disabled = select.value == select.options[0][0]
+next.disabled = select.value == select.options[select.options.length - 1][0]
+"""
+
+_MOVE = """
+const values = select.options.map((option) => option[0])
+const position = values.indexOf(select.value) + by
+if (position >= 0 && position < values.length) {
+  select.value = values[position]
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Selected:
+    """A figure with its step selector: ``layout`` holds ``drawn.plot`` and the widgets.
+
+    ``steps``: those that can be selected, in order.
+    """
+
+    layout: Column
+    drawn: StepFigure
+    steps: list[int]
+
+
+def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Selected:
+    """The figure of the newest step and a selector of steps; their data travels with it.
+
+    What does not fit (:data:`MOST_GLYPHS_OF_ALL_STEPS`) is chosen by :func:`choose_steps`, and the
+    note beside the selector says how many of how many there are.
+    """
+    from ddpviz.analysis import steps as steps_table
+
+    recorded = recorded_steps(recording)
+    table = steps_table(recording)
+    lengths = table.groupby("step")["step_ms"].max()
+    newest = _newest(recorded, lengths)
+    (newest_source,) = read_steps(recording, [newest])
+    newest_rows = build_rows(newest_source, open_ranks)
+    most = min(MOST_STEPS, max(1, MOST_GLYPHS_OF_ALL_STEPS // max(newest_rows.glyphs, 1)))
+    chosen = choose_steps(recorded, lengths, _replanned(table), newest, most)
+    all_rows = [build_rows(source, open_ranks) for source in read_steps(recording, chosen)]
+    left_out = len(recorded) - len(chosen)
+    return _assemble(all_rows, chosen, lengths, newest, left_out)
+
+
+def _newest(recorded: list[int], lengths: pd.Series) -> int:
+    """The last step that was completed; without any, the last one that was begun."""
+    complete = [step for step in recorded if lengths.get(step, float("nan")) > 0]
+    return complete[-1] if complete else recorded[-1]
+
+
+def _replanned(table: pd.DataFrame) -> list[int]:
+    """Steps whose bucket plan differs from that of the step before."""
+    versions = table.groupby("step")["plan_version"].max().sort_index()
+    return [int(step) for step in versions.index[versions.diff() > 0]]
+
+
+def choose_steps(
+    recorded: list[int], lengths: pd.Series, replanned: list[int], newest: int, most: int
+) -> dict[int, str]:
+    """At most ``most`` steps in order, and what each stands for ("" if for nothing).
+
+    The telling ones come first (newest, first, bucket plan changed, slowest, fastest, median), the
+    rest of the room goes to steps at even distances. ``lengths``: step time in ms by step.
+    """
+    reasons = {newest: "newest"}
+    if recorded[0] == CONSTRUCTION_STEP:
+        reasons[CONSTRUCTION_STEP] = ""
+    training = [step for step in recorded if step != CONSTRUCTION_STEP]
+    reasons.setdefault(training[0] if training else recorded[0], "first")
+    for step in replanned[:5]:
+        reasons.setdefault(step, "new bucket plan")
+    timed = lengths[lengths.index.isin(training)].dropna().sort_values()
+    if len(timed) > 2:
+        reasons.setdefault(int(timed.index[-1]), "slowest")
+        reasons.setdefault(int(timed.index[0]), "fastest")
+        reasons.setdefault(int(timed.index[len(timed) // 2]), "median")
+    chosen = dict(list(reasons.items())[:most])
+    rest = [step for step in recorded if step not in chosen]
+    room = min(most - len(chosen), len(rest))
+    if room > 0:
+        positions = np.linspace(0, len(rest) - 1, room).round().astype(int)
+        chosen |= {rest[position]: "" for position in np.unique(positions)}
+    return dict(sorted(chosen.items()))
+
+
+def _assemble(
+    all_rows: list[Rows], chosen: dict[int, str], lengths: pd.Series, newest: int, left_out: int
+) -> Selected:
+    shown = next(rows for rows in all_rows if rows.step == newest)
+    drawn = step_figure(shown)
+    sample = (
+        f"{len(chosen)} of {count(len(chosen) + left_out, 'step')} are here: "
+        "the telling ones, and others at even distances"
+        if left_out
+        else ""
+    )
+    packed = {str(rows.step): _packed(rows, sample) for rows in all_rows}
+    style = [InlineStyleSheet(css=_WIDGET_STYLE)]
+    select = Select(
+        value=str(newest),
+        options=[(str(step), _option(step, why, lengths)) for step, why in chosen.items()],
+        width=230,
+        stylesheets=style,
+        name="step",
+    )
+    at_end = [str(newest) == option[0] for option in (select.options[0], select.options[-1])]
+    previous = Button(label="‹", width=34, stylesheets=style, disabled=at_end[0], name="previous")
+    following = Button(label="›", width=34, stylesheets=style, disabled=at_end[1], name="next")
+    note = Div(
+        text=packed[str(newest)]["note"],
+        render_as_text=True,
+        align="center",
+        stylesheets=style,
+        sizing_mode="stretch_width",
+        name="note",
+    )
+    arguments = {
+        "steps": packed,
+        "select": select,
+        "plot": drawn.plot,
+        "x_axis": drawn.plot.xaxis[0],
+        "y_axis": drawn.plot.yaxis[0],
+        "sources": drawn.sources,
+        "note": note,
+        "previous": previous,
+        "next": following,
+    }
+    select.js_on_change("value", CustomJS(args=arguments, code=_SHOW))
+    for button, by in ((previous, -1), (following, 1)):
+        button.js_on_click(CustomJS(args={"select": select, "by": by}, code=_MOVE))
+    widgets = row(previous, select, following, note, sizing_mode="stretch_width")
+    parts = [widgets, drawn.plot] if len(all_rows) > 1 or shown.note else [drawn.plot]
+    return Selected(column(*parts, sizing_mode="stretch_width"), drawn, list(chosen))
+
+
+def _packed(rows: Rows, sample: str) -> dict[str, Any]:
+    positions, labels = lane_labels(rows)
+    return {
+        "title": plain(rows.title),
+        "axis_label": axis_label(rows),
+        "positions": positions,
+        "labels": labels,
+        "x": x_bounds(rows),
+        "height": rows.height_px,
+        "contents": contents(rows),
+        "note": "; ".join(part for part in (rows.note, sample) if part),
+    }
+
+
+def _option(step: int, why: str, lengths: pd.Series) -> str:
+    if step == CONSTRUCTION_STEP:
+        return "construction"
+    length = float(lengths.get(step, float("nan")))
+    parts = [f"step {step}", duration(length) if length == length else "not completed", why]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,31 @@
+"""Numbers and names as a reader wants them: the digits they deserve, a unit, never markup."""
+
+from __future__ import annotations
+
+from ddpviz.analysis.units import format_bytes, format_duration
+
+
+def duration(ms: float) -> str:
+    """A duration in ms as text: "12.3 s", "199 ms", "4.2 ms", "40 µs"; NaN is "unknown"."""
+    return format_duration(ms * 1e6)
+
+
+def size(size_bytes: float) -> str:
+    """A size as text in binary units: "2.35 MiB", "272 B"."""
+    return format_bytes(size_bytes)
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 parameter", "2 parameters"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def names(items: list[str], at_most: int = 6) -> str:
+    """Names one after the other; beyond ``at_most``, how many more there are."""
+    shown = ", ".join(items[:at_most])
+    return shown if len(items) <= at_most else f"{shown} and {len(items) - at_most} more"
+
+
+def shortened(name: str, at_most: int = 18) -> str:
+    """A name that fits a margin: its end is kept, because names differ at their ends."""
+    return name if len(name) <= at_most else "…" + name[1 - at_most :]

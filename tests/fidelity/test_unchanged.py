@@ -1,0 +1,66 @@
+"""Promise 1: observation changes nothing. The same run with and without recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from tests.fidelity import scenarios
+from tests.ranks import run_ranks
+
+
+def both(rank: int, world_size: int) -> dict[str, Any]:
+    """Every mode, bare and recorded, in one process: collectives, plans, bits, free hook slot."""
+    from ddpviz.probe import Recorder
+
+    outcome: dict[str, Any] = {}
+    for mode in scenarios.MODES:
+        for variant in ("bare", "recorded", "attached"):
+            dist.barrier()
+            before = len(scenarios.flight())
+            recorder = Recorder() if variant != "bare" else None
+            if variant == "recorded":
+                recorder.install()
+            modules = scenarios.build(mode)
+            plans = scenarios.train(mode, rank, modules, 5)
+            if variant == "attached":
+                recorder.install()
+                for module in modules:
+                    recorder.adopt(module)
+            plans += scenarios.train(mode, rank, modules, scenarios.STEPS - 5, first=5)
+            outcome[mode, variant] = {
+                "collectives": [scenarios.shape(e) for e in scenarios.flight()[before:]],
+                "plans": plans,
+                "bits": scenarios.fingerprint(modules),
+                "hooks": len(modules[0]._comm_hooks),
+            }
+            if recorder is not None:
+                recorder.close()
+    return outcome
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def outcomes(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_ranks(both, request.param)
+
+
+@pytest.mark.parametrize("variant", ["recorded", "attached"])
+@pytest.mark.parametrize("mode", scenarios.MODES)
+def test_recording_changes_nothing(outcomes: list[dict[str, Any]], mode: str, variant: str) -> None:
+    for outcome in outcomes:
+        bare, recorded = outcome[mode, "bare"], outcome[mode, variant]
+        assert len(bare["collectives"]) > scenarios.STEPS
+        assert recorded["collectives"] == bare["collectives"]
+        assert recorded["plans"] == bare["plans"]
+        assert recorded["bits"] == bare["bits"]
+        assert recorded["hooks"] == bare["hooks"]
+
+
+def test_plans_do_change_in_these_runs(outcomes: list[dict[str, Any]]) -> None:
+    """The comparison above has something to compare: buckets are rebuilt in these modes."""
+    for mode in ("plain", "static_graph", "no_sync"):
+        plans = outcomes[0][mode, "bare"]["plans"]
+        assert len(plans[0][0]) == 1
+        assert len(plans[-1][0]) > 1
