@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ddpviz.probe import Recorder
-from ddpviz.recording import RankWriter, Recording
+from ddpviz.recording import RankWriter, Recording, ring_path
 
 
 class Attachment:
@@ -90,8 +90,8 @@ def _to_directory(out: Path, level: str) -> tuple[Recorder, Path]:
             "name another, or move that one away"
         )
     out.mkdir(parents=True, exist_ok=True)
-    ring = out / f"rank-{rank:04d}.ring"
-    return Recorder(sinks=[RankWriter(out, rank)], level=level, ring_path=ring), out
+    writer = RankWriter(out, rank)
+    return Recorder(sinks=[writer], level=level, ring_path=ring_path(out, rank)), out
 
 
 def _is_module(value: Any) -> bool:

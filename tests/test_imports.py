@@ -66,7 +66,9 @@ def imported_parts(path: Path) -> set[str]:
 
 def imported_at_once(statement: str) -> set[str]:
     """Top-level names of all modules that a fresh interpreter has after ``statement``."""
-    program = f"{statement}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    program = (
+        f"{statement}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

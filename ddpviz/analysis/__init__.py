@@ -9,7 +9,7 @@ from __future__ import annotations
 from ddpviz.analysis.buckets import buckets
 from ddpviz.analysis.buffers import buffers
 from ddpviz.analysis.collectives import collectives
-#from ddpviz.analysis.finding import finding
+from ddpviz.analysis.finding import finding
 from ddpviz.analysis.overlap import overlap
 from ddpviz.analysis.plans import plans
 from ddpviz.analysis.source import Source

@@ -13,6 +13,7 @@ from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
     find,
     listed,
+    ordered,
     pick,
     run_keys,
     segments,
@@ -141,9 +142,7 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
             ),
         },
     )
-    result = result.sort_values(
-        ["step", "iteration", "rank", "module", "bucket"], kind="stable", ignore_index=True
-    )
+    result = ordered(result, "step", "iteration", "rank", "module", "bucket")
     result.attrs["clipped"] = int(who.clipped.sum())
     return result
 
@@ -184,9 +183,7 @@ class _Fillings:
     step: np.ndarray
 
 
-def _fillings(
-    ready: np.ndarray, runs: np.ndarray, plan: np.ndarray, index: PlanIndex
-) -> _Fillings:
+def _fillings(ready: np.ndarray, runs: np.ndarray, plan: np.ndarray, index: PlanIndex) -> _Fillings:
     run = find(runs, run_keys(ready))
     place = index.parameter(plan[run], ready["index"].astype(np.int64))
     bucket = pick(index.parameter_bucket, place, -1)
@@ -220,7 +217,10 @@ def _finalized_ns(finalize: np.ndarray, runs: np.ndarray) -> np.ndarray:
 
 def _unassigned(every_call: np.ndarray) -> np.ndarray:
     """A comm hook's collectives of which only the module is known, not the bucket."""
-    return every_call[(every_call["cause"] == Cause.BUCKET) & (every_call["index"] < 0)]
+    found: np.ndarray = every_call[
+        (every_call["cause"] == Cause.BUCKET) & (every_call["index"] < 0)
+    ]
+    return found
 
 
 def _bounded(

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import listed, run_keys, table
+from ddpviz.analysis.tables import listed, ordered, run_keys, table
 from ddpviz.events import Cause, Flag, Kind
 
 _SCHEMA = {
@@ -44,7 +44,7 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
     nbytes = broadcast["bytes"][of_broadcast >= 0]
     of_broadcast = of_broadcast[of_broadcast >= 0]
     sync_ns = np.bincount(of_sync, synced["end_ns"] - synced["begin_ns"], count)
-    return table(
+    made = table(
         _SCHEMA,
         {
             **{name: forward[name] for name in ("step", "iteration", "rank", "module")},
@@ -55,7 +55,8 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
             "no_sync": (forward["flags"] & Flag.NO_SYNC) != 0,
             "no_grad": (forward["flags"] & Flag.NO_GRAD) != 0,
         },
-    ).sort_values(["step", "iteration", "rank", "module"], kind="stable", ignore_index=True)
+    )
+    return ordered(made, "step", "iteration", "rank", "module")
 
 
 def forward_of(forward: np.ndarray, records: np.ndarray) -> np.ndarray:

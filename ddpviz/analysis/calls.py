@@ -25,21 +25,20 @@ def calls(source: Source, step: int | None = None) -> np.ndarray:
     both = np.concatenate([done, launched])  # a completion repeats its launch: it comes first
     both["end_ns"][(both["flags"] & Flag.FAILED) != 0] = 0
     _, first = np.unique(_call_keys(both), return_index=True)
-    found = both[first]
+    found: np.ndarray = both[first]
     return found[np.lexsort((found["sequence"], found["begin_ns"], found["rank"]))]
 
 
 def of_buckets(records: np.ndarray) -> np.ndarray:
     """The calls that reduce a bucket whose launch order is known."""
-    return records[(records["cause"] == Cause.BUCKET) & (records["index"] >= 0)]
+    found: np.ndarray = records[(records["cause"] == Cause.BUCKET) & (records["index"] >= 0)]
+    return found
 
 
 def _call_keys(records: np.ndarray) -> np.ndarray:
-    return (
-        (records["rank"].astype(np.int64) << 40)
-        | (records["group"].astype(np.int64) << 32)
-        | records["sequence"].astype(np.uint32).astype(np.int64)
-    )
+    rank, group = records["rank"].astype(np.int64), records["group"].astype(np.int64)
+    keys: np.ndarray = (rank << 40) | (group << 32) | records["sequence"].astype(np.uint32)
+    return keys
 
 
 @dataclasses.dataclass(frozen=True)

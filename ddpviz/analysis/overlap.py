@@ -7,7 +7,7 @@ import pandas as pd
 
 from ddpviz.analysis.calls import calls, of_buckets
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import find, listed, pick, run_keys, segments, since_ms, table
+from ddpviz.analysis.tables import find, listed, ordered, pick, run_keys, segments, since_ms, table
 from ddpviz.events import Kind
 
 _SCHEMA = {
@@ -39,7 +39,7 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
     prepared_ns = last_prepared_ns(source, keys, step)
     first_ns = first_launches_ns(source, keys, step, calls(source, step))
     hidden_ms = np.maximum(since_ms(first_ns, begin_ns), 0.0)
-    return table(
+    made = table(
         _SCHEMA,
         {
             **{name: finalize[name] for name in ("step", "iteration", "rank", "module")},
@@ -49,7 +49,8 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
             "hidden_ms": hidden_ms,
             "exposed_ms": since_ms(begin_ns, end_ns),
         },
-    ).sort_values(["step", "iteration", "rank", "module"], kind="stable", ignore_index=True)
+    )
+    return ordered(made, "step", "iteration", "rank", "module")
 
 
 def last_prepared_ns(source: Source, runs: np.ndarray, step: int | None) -> np.ndarray:

@@ -155,10 +155,10 @@ def plan_index(source: Source) -> PlanIndex:
     return PlanIndex(
         np.array(versions, np.int64),
         valid,
-        np.cumsum(counts + [0]),
+        np.cumsum([*counts, 0]),
         np.array(sizes, np.int64),
         np.array(parameters, np.int64),
-        np.cumsum(widths + [0]),
+        np.cumsum([*widths, 0]),
         np.concatenate([*owners, np.zeros(0, np.int64)]),
         np.array(names, object),
     )

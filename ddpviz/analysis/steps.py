@@ -100,7 +100,8 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
 
 
 def _keys(records: np.ndarray) -> np.ndarray:
-    return (records["step"].astype(np.int64) << 16) | records["rank"]
+    keys: np.ndarray = (records["step"].astype(np.int64) << 16) | records["rank"]
+    return keys
 
 
 def _sum_ms(keys: np.ndarray, records: np.ndarray, step_ms: np.ndarray) -> np.ndarray:

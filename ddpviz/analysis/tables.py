@@ -15,19 +15,28 @@ def table(schema: Mapping[str, str], columns: Mapping[str, Any]) -> pd.DataFrame
     A ``Int64`` column is given as int64 with 0 where the time is unknown (names that end in _ns),
     else with -1, and becomes <NA> there.
     """
-    return pd.DataFrame(
-        {name: _column(name, dtype, columns[name]) for name, dtype in schema.items()}
-    )
+    filled = {name: _column(name, dtype, columns[name]) for name, dtype in schema.items()}
+    made: pd.DataFrame = pd.DataFrame(filled)
+    return made
+
+
+def ordered(made: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """The table sorted by columns, rows numbered from 0."""
+    result: pd.DataFrame = made.sort_values(list(names), kind="stable", ignore_index=True)
+    return result
 
 
 def _column(name: str, dtype: str, values: Any) -> pd.Series:
+    column: pd.Series
     if dtype == "Int64":
         whole = np.asarray(values, np.int64)
         unknown = whole == (0 if name.endswith("_ns") else -1)
-        return pd.Series(pd.arrays.IntegerArray(whole.copy(), unknown))
-    if dtype == "object":
-        return pd.Series(values, dtype=object)
-    return pd.Series(np.asarray(values)).astype(dtype)  # type: ignore[call-overload, no-any-return]
+        column = pd.Series(pd.arrays.IntegerArray(whole.copy(), unknown))
+    elif dtype == "object":
+        column = pd.Series(values, dtype=object)
+    else:
+        column = pd.Series(np.asarray(values)).astype(dtype)
+    return column
 
 
 def since_ms(begin_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
@@ -58,14 +67,16 @@ def find(sorted_keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         return np.full(len(wanted), -1, np.int64)
     at = np.searchsorted(sorted_keys, wanted)
     at[at == len(sorted_keys)] = 0
-    return np.where(sorted_keys[at] == wanted, at, -1)
+    found: np.ndarray = np.where(sorted_keys[at] == wanted, at, -1)
+    return found
 
 
 def pick(values: np.ndarray, positions: np.ndarray, missing: Any) -> np.ndarray:
     """``values[positions]``, ``missing`` where a position is -1."""
     if not len(values):
         return np.full(len(positions), missing, np.asarray(values).dtype)
-    return np.where(positions >= 0, values[positions], missing)
+    found: np.ndarray = np.where(positions >= 0, values[positions], missing)
+    return found
 
 
 def segments(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

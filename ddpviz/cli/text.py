@@ -105,8 +105,8 @@ def plans(frame: pd.DataFrame) -> str:
 
 
 _REASONS = {
-    "construction": "before the rebuild, in reverse order of registration",
-    "rebuild": "after the rebuild, in the order in which gradients were ready",
+    "construction": "as constructed, before the rebuild",
+    "rebuild": "after the rebuild, in the order in which gradients became ready",
     "attached": "as found when recording began",
 }
 

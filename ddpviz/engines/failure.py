@@ -73,7 +73,11 @@ def last_words(scene: Scene, rank: int) -> tuple[int, str]:
                 inside = Cause(row["cause"]).name.lower().replace("_", " ")
             return int(row["step"]), f"{name} {row['sequence']} ({inside})"
     every = scene.records(None, rank)
-    return (int(every["step"].max()) if len(every) else -1), ""
+    if not len(every):
+        return -1, ""
+    step = int(every["step"].max())
+    # A STEP record is written at the step's end: the rank was past it, in the next.
+    return step + int(step in every["step"][every["kind"] == Kind.STEP]), ""
 
 
 def salvage(directory: Path, rank: int, failure: Failure | None) -> None:

@@ -60,7 +60,7 @@ th, td { padding: 3px 12px 3px 0; text-align: right; vertical-align: top; }
 th { color: var(--ddpviz-quiet); font-weight: normal; border-bottom: 1px solid var(--ddpviz-line);
   position: sticky; top: 0; background: var(--ddpviz-background); }
 tr.first td { border-top: 1px solid var(--ddpviz-line); }
-td.text, th.text { text-align: left; overflow-wrap: anywhere; max-width: 460px; }
+td.text, th.text { text-align: left; overflow-wrap: anywhere; max-width: 330px; }
 """
 
 _FOLLOW = """

@@ -59,7 +59,12 @@ def steps_section(recording: Recording, steps: list[int]) -> str:
     table = steps_table(recording)
     table = table[table["step"].isin(steps)].sort_values(["step", "rank"])
     shown = table.tail(_MOST_ROWS)
-    note = f"<p>The last {len(shown)} of {len(table)} rows.</p>" if len(shown) < len(table) else ""
+    note = (
+        "<p>Forward contains the buffer broadcast, backward its exposed communication; both are "
+        "in the sum of exposed communication.</p>"
+    )
+    if len(shown) < len(table):
+        note += f"<p>The last {len(shown)} of {len(table)} rows.</p>"
     headers = [
         "step",
         "rank",

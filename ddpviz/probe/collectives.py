@@ -75,9 +75,9 @@ class Collectives:
         return label
 
     def _bucket_launched(self, state: ModuleState, nbytes: int, flags: int, begin_ns: int) -> int:
-        if flags & Flag.INFERRED:
+        if flags and flags & Flag.INFERRED:
             return -1
-        if flags & Flag.FROM_HOOK:
+        if flags and flags & Flag.FROM_HOOK:
             return self._recorder.local.hook_bucket
         return backward.bucket_launched(self._recorder, state, begin_ns, nbytes)
 

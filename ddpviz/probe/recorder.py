@@ -121,6 +121,7 @@ class Recorder:
             raise
         self._optimizer_handles = lifecycle.watch_optimizers(self)
         self._thread.start()
+        self.flush()  # who records is on disk before anything that can be killed
         return self
 
     def adopt(self, module: Any) -> None:

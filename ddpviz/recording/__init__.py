@@ -6,8 +6,9 @@ Bokeh, ipyparallel or Jupyter. Analysis and views are imported only inside the m
 
 from __future__ import annotations
 
+from ddpviz.recording.attachments import UNNUMBERED
 from ddpviz.recording.files import ring_path
 from ddpviz.recording.recording import Recording, load
 from ddpviz.recording.writing import RankWriter
 
-__all__ = ["RankWriter", "Recording", "load", "ring_path"]
+__all__ = ["UNNUMBERED", "RankWriter", "Recording", "load", "ring_path"]

@@ -26,16 +26,19 @@ class RankWriter:
     Existing files are continued: what a crash cut off is removed, what it left in a ring is
     written and the ring removed, batches follow as the next attachment. So make the writer before
     the recorder that uses the ring, and only when the process that wrote before is gone.
+    ``resume``: batches go on in the last attachment instead: what is known of a dead process.
     Raises OSError where the disk does; the file then ends with the last whole batch.
     """
 
-    def __init__(self, directory: str | Path, rank: int, compression: str = "lz4") -> None:
+    def __init__(
+        self, directory: str | Path, rank: int, compression: str = "lz4", resume: bool = False
+    ) -> None:
         self.rank = rank
         self.directory = Path(directory)
         files.describe(self.directory)
         self._lock = threading.Lock()
         whole = whole_part(self.directory, rank)
-        self._attachment = whole.attachments  # after those that the file holds already
+        self._attachment = max(0, whole.attachments - resume)
         self._began = False
         self._columns = _Appended(files.arrow_path(directory, rank), whole.size_bytes)
         notes = files.notes_path(directory, rank)

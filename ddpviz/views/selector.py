@@ -160,7 +160,7 @@ def _assemble(
     select = Select(
         value=str(newest),
         options=[(str(step), _option(step, why, lengths)) for step, why in chosen.items()],
-        width=230,
+        width=270,
         stylesheets=style,
         name="step",
     )

@@ -77,7 +77,7 @@ def read_steps(recording: Recording, steps: Iterable[int]) -> list[StepSource]:
     sources = []
     for step in steps:
         if step not in by_step:
-            known = f"one of {min(by_step)} to {max(by_step)}" if by_step else "a recorded step"
+            known = f"{min(by_step)} to {max(by_step)}" if by_step else "a recorded step"
             raise ValueError(f"found no step {step} in the recording, expected {known}")
         sources.append(
             StepSource(
@@ -102,6 +102,8 @@ def _by_step(records: np.ndarray) -> dict[int, np.ndarray]:
     about_recorder = (records["kind"] >= Kind.GAP) & (records["kind"] <= Kind.FAILED)
     records = records[~about_recorder]
     records = records[np.argsort(records["step"], kind="stable")]
+    if not len(records):
+        return {}
     steps, firsts = np.unique(records["step"], return_index=True)
     by_step = dict(zip(steps.tolist(), np.split(records, firsts[1:]), strict=True))
     outside = by_step.pop(CONSTRUCTION_STEP, None)

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ddpviz.events import RECORD, Batch, Kind, Plan, Process
+from ddpviz.events import RECORD, Batch, Failure, Kind, Plan, Process
 from ddpviz.probe.ring import Ring
-from ddpviz.recording import RankWriter, Recording, load, ring_path
+from ddpviz.recording import UNNUMBERED, RankWriter, Recording, load, ring_path
 from tests.recording.material import EPOCH_NS, batches, joined, plan, process, rows
 
 
@@ -252,6 +252,21 @@ def test_a_ring_pushed_aside_belongs_to_the_attachment_that_filled_it(tmp_path):
     for batch in first + again:
         live.append(batch)
     assert same(recording.records(), live.records())
+
+
+def test_a_dead_rank_s_last_words_go_to_its_last_attachment(tmp_path):
+    sent = batches(4)
+    written(tmp_path, sent[:2])
+    into(Ring(1000, rank=0, path=ring_path(tmp_path, 0)), sent[2].records)
+    failure = Failure(0, 5, EPOCH_NS, "killed", "")
+    writer = RankWriter(tmp_path, 0, resume=True)
+    writer(Batch(0, UNNUMBERED, sent[3].records, (failure,)))
+    writer.close()
+    recording = load(tmp_path)
+    for _ in range(2):
+        assert same(recording.records(), joined(sent))
+        assert recording.notes(Failure) == [failure]
+        recording.merge(tmp_path)
 
 
 def test_a_ring_alone_is_read(tmp_path):

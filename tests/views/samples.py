@@ -17,7 +17,6 @@ from ddpviz.events import (
     Bucket,
     Cause,
     Clock,
-    Flag,
     Group,
     Kind,
     Label,
@@ -181,6 +180,3 @@ def _collective(
         record(Kind.COLLECTIVE_LAUNCHED, begin, begin, **fields),
         record(Kind.COLLECTIVE_DONE, begin, end, **fields),
     ]
-
-
-__all__ = ["Flag", "sample_recording", "record", "ZERO_NS", "STEP_NS", "MS"]

@@ -16,7 +16,7 @@ DESCRIPTION = (
 )
 EXAMPLE = "ddpviz demo --engines 2 --steps 20 --out runs/first"
 
-#: convnet has 2.4 MiB of gradients: DDP's default of 25 MiB would put them all in one bucket.
+#: convnet has 3.75 MiB of gradients: DDP's default of 25 MiB would leave them in one bucket.
 _BUCKET_CAP_MB = 1
 
 

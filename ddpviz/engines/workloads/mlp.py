@@ -16,8 +16,8 @@ def build(
     world_size: int,
     device: torch.device,
     layers: int = 32,
-    width: int = 128,
-    batch_size: int = 32,
+    width: int = 256,
+    batch_size: int = 64,
 ) -> tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], torch.Tensor]]:
     """``layers`` linear layers of ``width`` with ReLU between them; cross entropy over them."""
     modules: list[nn.Module] = []

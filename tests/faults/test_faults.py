@@ -1,0 +1,215 @@
+"""Whatever happens to a rank: one clear error in time, nothing lost, one call to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import ddpviz
+from ddpviz.engines import RankFailed, Session
+from ddpviz.events import Cause, Failure, Kind
+from tests.faults import workload
+from tests.faults.workload import FAULT_STEP, cannot_build, faulty
+
+#: The promise: a failure ends the call within this. A bound, not a measurement.
+LIMIT_SECONDS = 10
+
+
+def failing_run(session: Session, steps: int = 1_000_000) -> RankFailed:
+    """Run until it fails; what it raised, and that it came in time after the last record."""
+    with pytest.raises(RankFailed) as caught:
+        session.run(steps)
+    late = time.time_ns() - session.recording.end_ns
+    assert late < LIMIT_SECONDS * 1e9
+    assert session.failure is caught.value
+    return caught.value
+
+
+def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading.Thread:
+    """Do something in the middle of a run, as soon as what is seen allows it."""
+
+    def wait() -> None:
+        while not condition():
+            time.sleep(0.005)
+        action()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def base(session: Session) -> int:
+    """The recording's number of the step 0 of what was just loaded."""
+    return session.recording.last_step + 1
+
+
+def whole(session: Session, rank: int, begin: int, end: int) -> None:
+    """Every step from begin to end (not included) of this rank is in memory and on disk."""
+    for recording in (session.recording, ddpviz.load(session.directory)):
+        steps = recording.records(kinds=Kind.STEP, ranks=rank)["step"]
+        wanted = np.arange(begin, end)
+        assert np.array_equal(np.intersect1d(steps, wanted), wanted)
+        assert recording.missing == {}
+
+
+def works_again(session: Session) -> None:
+    session.restart()
+    session.run(3)
+    assert len(set(session.checksums().values())) == 1
+
+
+def test_an_exception_on_one_rank_names_it_its_step_and_its_line(session: Session) -> None:
+    session.load(faulty, mode="exception")
+    first = base(session)
+    error = failing_run(session)
+    assert (error.rank, error.step) == (1, first + FAULT_STEP)
+    assert error.reason == "ValueError: no such sample"
+    assert 'raise ValueError("no such sample")' in error.rank_traceback
+    assert workload.__file__ in error.rank_traceback
+    assert "ddpviz/engines" not in error.rank_traceback
+    assert "did not come back in allreduce" in error.others[0]
+    whole(session, 0, first, first + FAULT_STEP)
+    whole(session, 1, first, first + FAULT_STEP)
+    assert session.recording.notes(Failure)[-1].message == error.reason
+    with pytest.raises(RankFailed):
+        session.run(1)
+    works_again_without_fault(session)
+
+
+def works_again_without_fault(session: Session) -> None:
+    """The same workload is loaded by restart; the fault's step is not reached."""
+    works_again(session)
+
+
+def test_sigkill_in_the_middle_of_an_all_reduce_names_the_all_reduce(session: Session) -> None:
+    # Rank 0 stays away in step 5, so rank 1 waits for it inside its all-reduce.
+    session.load(faulty, mode="hang", where=0)
+    first = base(session)
+
+    def in_all_reduce() -> bool:
+        rows = session.recording.records(
+            kinds=Kind.COLLECTIVE_LAUNCHED, ranks=1, steps=first + FAULT_STEP
+        )
+        return Cause.BUCKET in rows["cause"]
+
+    pid = session.pids[1]
+    thread = when(in_all_reduce, lambda: os.kill(pid, signal.SIGKILL))
+    error = failing_run(session)
+    thread.join()
+    assert (error.rank, error.step) == (1, first + FAULT_STEP)
+    assert "killed by SIGKILL" in error.reason
+    assert error.doing.startswith("allreduce") and "(bucket 0)" in error.doing
+    assert session.recording.notes(Failure)[-1].rank == 1
+    assert ddpviz.load(session.directory).notes(Failure)[-1].step == error.step
+    whole(session, 1, first, first + FAULT_STEP)
+    works_again(session)
+
+
+def test_an_abort_is_named_by_its_signal_with_the_stack_of_that_rank(session: Session) -> None:
+    session.load(faulty, mode="abort")
+    first = base(session)
+    error = failing_run(session)
+    assert (error.rank, error.step) == (1, first + FAULT_STEP)
+    assert "killed by SIGABRT" in error.reason
+    assert f'"{workload.__file__}"' in error.rank_traceback and "in batch" in error.rank_traceback
+    whole(session, 1, first, first + FAULT_STEP)
+    works_again(session)
+
+
+def test_a_process_that_exits_is_named_with_its_status(session: Session) -> None:
+    session.load(faulty, mode="exit")
+    error = failing_run(session)
+    assert error.rank == 1 and "exited with status 3" in error.reason
+    works_again(session)
+
+
+def test_the_same_exception_everywhere_stops_no_engine(session: Session) -> None:
+    session.load(faulty, mode="everywhere")
+    pids = session.pids
+    error = failing_run(session)
+    assert error.reason == "ValueError: no such sample"
+    assert all(os.path.exists(f"/proc/{pid}") for pid in pids.values())
+    assert set(error.others.values()) == {"ValueError: no such sample"}
+    works_again(session)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_a_run_after_its_step_and_the_session_goes_on(session: Session) -> None:
+    session.load(faulty)
+    first = base(session)
+    thread = when(lambda: session.recording.last_step > first + 3, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(1_000_000)
+    thread.join()
+    assert session.failure is None
+    last = session.recording.last_step
+    session.run(2)
+    assert session.recording.last_step == last + 2
+    assert len(set(session.checksums().values())) == 1
+
+
+def test_ctrl_c_on_a_hung_rank_says_which_and_where(session: Session) -> None:
+    session.load(faulty, mode="hang")
+    first = base(session)
+    thread = when(lambda: session.recording.last_step == first + FAULT_STEP, interrupt)
+    error = failing_run(session)
+    thread.join()
+    assert (error.rank, error.step) == (1, first + FAULT_STEP)
+    assert "interrupted" in error.reason
+    assert "in batch" in error.rank_traceback
+    assert "in allreduce" in error.others[0]
+    works_again(session)
+
+
+def test_stop_of_hung_ranks_says_which_and_where(session: Session) -> None:
+    session.load(faulty, mode="hang", where=0)
+    first = base(session)
+    session.start()
+    while session.recording.last_step < first + FAULT_STEP:
+        time.sleep(0.01)
+    begin = time.monotonic()
+    with pytest.raises(RankFailed) as caught:
+        session.stop()
+    assert time.monotonic() - begin < LIMIT_SECONDS
+    assert caught.value.rank == 0 and "in batch" in caught.value.rank_traceback
+    works_again(session)
+
+
+def test_a_failure_in_the_background_is_said_at_once_and_raised_later(
+    session: Session, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session.load(faulty, mode="exception")
+    session.start()
+    while session.failure is None:
+        time.sleep(0.01)
+    with pytest.raises(RankFailed, match="no such sample"):
+        session.stop()
+    assert "ddpviz: rank 1 failed" in capfd.readouterr().err
+    works_again(session)
+
+
+def test_a_workload_that_one_rank_cannot_build_fails_on_that_rank(session: Session) -> None:
+    with pytest.raises(RankFailed) as caught:
+        session.load(cannot_build)
+    assert caught.value.rank == 1 and "OSError: no such file" in caught.value.reason
+    session._workload = None
+    session.restart()
+    session.load(faulty).run(2)
+
+
+def test_a_hung_session_can_be_restarted_while_it_trains(session: Session) -> None:
+    session.load(faulty, mode="hang")
+    first = base(session)
+    session.start()
+    while session.recording.last_step < first + FAULT_STEP:
+        time.sleep(0.01)
+    works_again(session)

@@ -1,0 +1,77 @@
+"""No process of a session outlives it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: Trains in the background and says so; then waits to be ended.
+TRAINING = """
+import sys, time
+from ddpviz.engines import Session
+from tests.faults.workload import faulty
+session = Session(engines=2, directory=sys.argv[1])
+session.load(faulty, mode=sys.argv[2]).start()
+while session.recording.last_step < 5:
+    time.sleep(0.01)
+print("training", flush=True)
+{end}
+"""
+
+
+def family(script: str, mode: str, directory: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A script that trains, and all processes that its session has started."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(directory), mode],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "training\n"
+    children = psutil.Process(process.pid).children(recursive=True)
+    engines = [one for one in children if "ipyparallel.engine" in one.cmdline()]
+    controllers = [one for one in children if "ipyparallel.controller" in one.cmdline()]
+    assert len(engines) == 2 and controllers
+    return process, [one.pid for one in children]
+
+
+def left(pids: list[int]) -> list[int]:
+    """Which are still there 10 s later."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        pids = [pid for pid in pids if os.path.exists(f"/proc/{pid}") and not zombie(pid)]
+        if not pids:
+            break
+        time.sleep(0.05)
+    return pids
+
+
+def zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize("mode", ["", "hang"])
+def test_nothing_is_left_when_the_kernel_is_killed(mode: str, tmp_path: Path) -> None:
+    process, pids = family(TRAINING.format(end="time.sleep(600)"), mode, tmp_path / "a")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert left(pids) == []
+
+
+@pytest.mark.parametrize("end", ["", "session.close()", "raise SystemExit(1)", "del session"])
+def test_nothing_is_left_when_a_script_ends(end: str, tmp_path: Path) -> None:
+    process, pids = family(TRAINING.format(end=end), "", tmp_path / "a")
+    assert process.wait(30) == (1 if "Exit" in end else 0)
+    assert left(pids) == []

@@ -1,0 +1,42 @@
+"""A small workload that goes wrong on one rank, in one step, in a given way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+FAULT_STEP = 5
+HANG_SECONDS = 600
+
+
+def faulty(
+    rank: int, world_size: int, device: torch.device, mode: str = "", where: int = 1
+) -> tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], torch.Tensor]]:
+    """``mode``: what happens on rank ``where`` when step 5 begins; empty for nothing."""
+
+    def batch(step: int) -> torch.Tensor:
+        if step == FAULT_STEP and (rank == where or mode == "everywhere"):
+            if mode in ("exception", "everywhere"):
+                raise ValueError("no such sample")
+            if mode == "abort":
+                os.abort()
+            if mode == "exit":
+                os._exit(3)
+            if mode == "hang":
+                time.sleep(HANG_SECONDS)
+        return torch.randn(8, 64)
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    return model, batch, lambda output, batch: output.square().mean()
+
+
+def cannot_build(rank: int, world_size: int, device: torch.device) -> Any:
+    """Fails on rank 1 while rank 0 enters DDP's constructor."""
+    if rank == 1:
+        raise OSError("no such file")
+    return faulty(rank, world_size, device)

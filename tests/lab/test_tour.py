@@ -1,0 +1,39 @@
+"""The tour runs from its first cell to its last, and is put where it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpviz.lab import place_tour
+
+TOUR = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"
+
+
+@pytest.mark.slow
+def test_every_cell_of_the_tour_runs(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(TOUR, as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "commit it without outputs"
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=200, resources=resources).execute()
+    kinds = {
+        kind
+        for cell in notebook.cells
+        for out in cell.get("outputs", [])
+        for kind in out.get("data", {})
+    }
+    assert {"text/html", "application/javascript"} <= kinds
+
+
+def test_tour_is_put_into_a_folder(tmp_path: Path) -> None:
+    path = place_tour(tmp_path / "new")
+    assert path.read_bytes() == TOUR.read_bytes()
+
+
+def test_a_tour_that_is_there_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "tour.ipynb").write_text("changed by its reader")
+    assert place_tour(tmp_path).read_text() == "changed by its reader"

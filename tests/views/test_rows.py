@@ -1,0 +1,174 @@
+"""Tables → rows: every rectangle stands where the tables say, and their number is bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ddpviz import analysis
+from ddpviz.events import Batch, Kind
+from ddpviz.recording import Recording
+from ddpviz.views.lanes import choose_open
+from ddpviz.views.palette import STRETCHES
+from ddpviz.views.rows import MOST_GLYPHS, Rows, build_rows
+from ddpviz.views.source import read_steps, recorded_steps
+from tests.views.samples import MS, STEP_NS, ZERO_NS, record, sample_recording
+
+
+def rows_of(recording: Recording, step: int) -> Rows:
+    (source,) = read_steps(recording, [step])
+    return build_rows(source)
+
+
+def counts(rows: Rows) -> dict[str, int]:
+    return {str(kind): int(n) for kind, n in rows.spans["kind"].value_counts().items()}
+
+
+def test_each_bucket_has_the_stretches_of_the_table() -> None:
+    recording = sample_recording()
+    rows = rows_of(recording, 2)
+    table = analysis.buckets(recording, 2)
+    for kind in STRETCHES:
+        assert counts(rows)[kind] == int((table[f"{kind}_ms"] > 0).sum())
+        drawn = rows.spans[rows.spans["kind"] == kind]
+        lengths = (drawn["right"] - drawn["left"]).sort_values()
+        expected = table.loc[table[f"{kind}_ms"] > 0, f"{kind}_ms"].sort_values()
+        np.testing.assert_allclose(lengths, expected, atol=1e-9)
+    # Rank 0 is the last everywhere: it waits for nobody.
+    assert set(rows.spans.loc[rows.spans["kind"] == "wait_for_rank", "rank"]) == {1}
+
+
+def test_stretches_of_a_bucket_follow_each_other_without_a_gap() -> None:
+    rows = rows_of(sample_recording(), 2)
+    stretches = rows.spans[rows.spans["kind"].isin(STRETCHES) & (rows.spans["rank"] == 1)]
+    for _, bucket in stretches.groupby((stretches["top"] + stretches["bottom"]).round(6)):
+        assert list(bucket["kind"]) == list(STRETCHES)
+        np.testing.assert_array_equal(
+            bucket["right"].to_numpy()[:-1], bucket["left"].to_numpy()[1:]
+        )
+
+
+def test_compute_lane_is_measured_spans_without_overlap() -> None:
+    rows = rows_of(sample_recording(), 2)
+    lane = rows.spans[(rows.spans["rank"] == 1) & ~rows.spans["kind"].isin(STRETCHES)]
+    spans = {kind: (left, right) for kind, left, right in lane[["kind", "left", "right"]].values}
+    assert spans["buffers"] == (0.0, 2.0)
+    assert spans["forward"] == (2.0, 30.0)
+    (exposed,) = rows.exposed.loc[rows.exposed["rank"] == 1, ["left", "right"]].to_numpy().tolist()
+    assert exposed == [57.5, 79.0]
+    backward = lane.loc[lane["kind"] == "backward", ["left", "right"]].to_numpy().tolist()
+    assert backward == [[32.0, 57.5], [79.0, 79.001]]
+    assert spans["optimizer"] == (79.002, 82.0)
+
+
+def test_a_tick_per_parameter_at_the_time_its_gradient_was_ready() -> None:
+    recording = sample_recording()
+    rows = rows_of(recording, 2)
+    ready = recording.records(kinds=[Kind.GRAD_READY], steps=[2])
+    assert len(rows.ticks) == len(ready) == 12
+    expected = np.sort((ready["begin_ns"] - ZERO_NS - 2 * STEP_NS) / 1e6)
+    np.testing.assert_allclose(np.sort(rows.ticks["x"]), expected)
+    assert sorted(rows.ticks["head"]) == sorted(2 * [f"layer{i}.weight" for i in range(6)])
+
+
+def test_only_what_was_derived_is_marked_as_derived() -> None:
+    rows = rows_of(sample_recording(), 2)
+    assert set(rows.spans.loc[rows.spans["derived"], "kind"]) == {"head_of_line"}
+    assert rows.spans.loc[rows.spans["kind"] == "head_of_line", "derived"].all()
+
+
+def test_other_collectives_and_the_rebuild_are_marks_on_a_lane_of_their_own() -> None:
+    recording = sample_recording()
+    rows = rows_of(recording, 1)
+    assert len(rows.marks) == 4  # on each rank: the rebuild and the collective it sends
+    assert {"buckets rebuilt: plan 1", "broadcast (rebuild order)"} == set(rows.marks["head"])
+    assert [lane.label for lane in rows.lanes].count("other collectives") == 2
+    assert rows_of(recording, 2).marks.empty
+
+
+def test_exposed_communication_is_labelled_with_its_length() -> None:
+    rows = rows_of(sample_recording(), 2)
+    assert list(rows.labels["text"]) == ["exposed communication 22 ms", "exposed 1.5 ms"]
+
+
+def test_lanes_do_not_overlap_and_labels_have_room() -> None:
+    for ranks in (2, 5, 12):
+        rows = rows_of(sample_recording(ranks=ranks, buckets=8), 2)
+        middles = np.array([lane.middle for lane in rows.lanes])
+        halves = np.array([lane.half for lane in rows.lanes])
+        assert (np.diff(middles) >= 14 - 1e-9).all()
+        assert (middles[1:] - halves[1:] > middles[:-1] + halves[:-1]).all()
+        assert middles[-1] + halves[-1] < rows.height_px
+
+
+def test_more_than_eight_ranks_fold_but_for_slowest_fastest_median() -> None:
+    recording = sample_recording(ranks=12)
+    (source,) = read_steps(recording, [2])
+    assert choose_open(source) == {0: "slowest", 1: "fastest", 7: "median"}
+    rows = build_rows(source)
+    assert len(rows.lanes) == 3 * 4 + 9
+    assert set(rows.ticks["rank"]) == {0, 1, 7}
+    assert set(rows.spans["rank"]) == set(range(12))
+    assert "9 ranks folded" in rows.note
+    assert set(build_rows(source, [3, 4]).ticks["rank"]) == {3, 4}
+
+
+def test_glyphs_are_bounded() -> None:
+    rows = rows_of(sample_recording(ranks=2, buckets=4, parameters_per_bucket=1500), 2)
+    assert rows.glyphs <= MOST_GLYPHS
+    assert "closer than a pixel" in rows.note
+    merged = rows.ticks["head"].str.extract(r"^(\d+) parameters$")[0].dropna().astype(int)
+    assert merged.sum() + (len(rows.ticks) - len(merged)) == 12_000
+
+
+def test_what_never_ended_is_drawn_to_the_end_of_the_record() -> None:
+    recording = sample_recording(steps=1)
+    zero = ZERO_NS + STEP_NS
+    common = {"step": 1, "iteration": 1, "module": 0, "group": 0}
+    for rank in (0, 1):
+        ready = [
+            record(Kind.GRAD_READY, zero + i * MS, zero + i * MS, rank=rank, index=5 - i, **common)
+            for i in range(2)
+        ]
+        forward = record(Kind.FORWARD, zero, zero + MS, rank=rank, **common)
+        launched = record(
+            Kind.COLLECTIVE_LAUNCHED,
+            zero + 3 * MS,
+            zero + 3 * MS,
+            rank=rank,
+            cause=3,
+            sequence=9,
+            index=0,
+            label=1,
+            **common,
+        )
+        late = record(Kind.FORWARD, zero + 40 * MS, 0, rank=rank, **common)
+        parts = [forward, *ready, late] if rank else [forward, *ready, launched, late]
+        recording.append(Batch(rank, 1, np.concatenate(parts)))
+    rows = rows_of(recording, 1)
+    unfinished = rows.spans[rows.spans["detail"].str.contains("not ended")]
+    assert rows.end_ms == 40.0
+    assert (unfinished["right"] == 40.0).all()
+    assert set(unfinished["kind"]) >= {"wait_for_rank"}
+
+
+def test_times_start_at_the_first_ranks_step() -> None:
+    rows = rows_of(sample_recording(), 1)
+    assert rows.spans["left"].min() == 0.0
+    assert rows.begin_ms == 0.0
+
+
+def test_unknown_step_is_one_sentence() -> None:
+    recording = sample_recording()
+    assert recorded_steps(recording) == [0, 1, 2]
+    with pytest.raises(ValueError, match="found no step 9 in the recording, expected 0 to 2"):
+        read_steps(recording, [9])
+    with pytest.raises(ValueError, match="no step 0 in the recording, expected a recorded step"):
+        read_steps(Recording(), [0])
+
+
+def test_row_tables_keep_their_columns_when_empty() -> None:
+    rows = rows_of(sample_recording(), 2)
+    assert isinstance(rows.marks, pd.DataFrame)
+    assert list(rows.marks.columns) == ["rank", "x", "top", "head", "time", "detail"]
