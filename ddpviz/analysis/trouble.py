@@ -1,5 +1,4 @@
-"""What went wrong in a step, in one sentence: a failure, a rank waited for in vain, a bucket that
-was never launched."""
+"""What went wrong in a step: a failure, a rank waited for in vain, a bucket never launched."""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ class Recorder:
         self.collectives = Collectives(self)
         self._flush_lock = threading.Lock()
         self._batches = 0
+        self._modules = 0
         self._step_begin_ns = 0
         self._explicit_step = False
         self._broken_sinks: list[str] = []
@@ -190,7 +191,8 @@ class Recorder:
         """State and tap of a module that is about to exist (``inner``: its process group)."""
         if isinstance(inner, tap.Tap):
             inner = inner.inner
-        state = ModuleState(min(len(self._states), NO_MODULE - 1))
+        state = ModuleState(min(self._modules, NO_MODULE - 1))
+        self._modules += 1  # never reused: plans and records refer to it
         state.inner = inner
         state.tap = tap.Tap(inner, self, state)
         return state

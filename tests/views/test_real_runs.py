@@ -1,0 +1,76 @@
+"""Real DDP on two ranks, in every mode that draws differently: the figure shows what was sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpviz import analysis, load
+from ddpviz.probe import Recorder
+from ddpviz.recording import RankWriter
+from ddpviz.views.palette import STRETCHES
+from ddpviz.views.rows import build_rows
+from ddpviz.views.selector import selectable
+from ddpviz.views.source import CONSTRUCTION_STEP, read_steps, recorded_steps
+from tests.fidelity import scenarios
+from tests.ranks import run_ranks
+
+STEPS = 4
+
+
+def record_modes(rank: int, world_size: int, folder: str, modes: list[str]) -> None:
+    """Record a run of each mode into a directory of its own."""
+    for mode in modes:
+        recorder = Recorder(sinks=[RankWriter(Path(folder) / mode, rank)])
+        recorder.install()
+        scenarios.train(mode, rank, scenarios.build(mode), STEPS)
+        recorder.close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("modes")
+    run_ranks(record_modes, 2, str(folder), MODES)
+    return folder
+
+
+MODES = ["plain", "find_unused", "no_sync", "two_modules", "called_twice", "python_hook", "join"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_is_drawn_as_its_tables_say(recorded: Path, mode: str) -> None:
+    recording = load(recorded / mode)
+    steps = [step for step in recorded_steps(recording) if step != CONSTRUCTION_STEP]
+    assert steps
+    for source in read_steps(recording, steps):
+        rows = build_rows(source)
+        table = analysis.buckets(recording, source.step)
+        for kind in STRETCHES:
+            complete = int((table[f"{kind}_ms"] > 0).sum())
+            drawn = rows.spans[rows.spans["kind"] == kind]
+            cut_off = int(drawn["detail"].str.contains("not ended").sum())
+            assert len(drawn) - cut_off == complete, (mode, source.step, kind)
+        collectives = analysis.collectives(recording)
+        other = collectives[
+            (collectives["step"] == source.step) & ~collectives["cause"].isin(["bucket", "buffers"])
+        ]
+        rebuilds = rows.marks["head"].str.startswith("buckets rebuilt").sum()
+        assert len(rows.marks) - rebuilds == len(other)
+        assert (rows.spans["right"] > rows.spans["left"]).all()
+    assert selectable(recording).layout is not None
+
+
+def test_construction_shows_its_collectives_with_their_cause(recorded: Path) -> None:
+    recording = load(recorded / "plain")
+    (source,) = read_steps(recording, [CONSTRUCTION_STEP])
+    rows = build_rows(source)
+    heads = " ".join(rows.marks["head"])
+    assert "(verify)" in heads and "(initial state)" in heads
+    assert rows.title.startswith("construction of the DDP module: ")
+
+
+def test_unused_parameters_send_a_map_that_is_marked(recorded: Path) -> None:
+    recording = load(recorded / "find_unused")
+    (source,) = read_steps(recording, [2])
+    assert build_rows(source).marks["head"].str.contains("used map").sum() == 2
