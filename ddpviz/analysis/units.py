@@ -16,7 +16,7 @@ def format_duration(duration_ns: float) -> str:
         return f"{ms:.0f} ms"
     if abs(ms) >= 0.095:
         return f"{ms:.1f} ms"
-    return f"{ms * 1000:.0f} µs"
+    return f"{ms * 1000:.0f} µs" if ms else "0 ms"
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -6,19 +6,22 @@ Every text that comes from a recording goes through :func:`html.escape`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ddpviz.events import Group, Module, Process
-from ddpviz.views.text import count, duration, size
+from ddpviz.views.text import count, duration, names, size
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
 #: Rows of the table of steps in a page.
 _MOST_ROWS = 400
+#: Parameters of a bucket that are named without unfolding.
+_MOST_NAMES = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +61,15 @@ def steps_section(recording: Recording, steps: list[int]) -> str:
 
     table = steps_table(recording)
     table = table[table["step"].isin(steps)].sort_values(["step", "rank"])
-    shown = table.tail(_MOST_ROWS)
+    per_step = max(len(recording.ranks), 1)
+    shown = table[table["step"].isin(steps[-max(_MOST_ROWS // per_step, 1) :])]
     note = (
         "<p>Forward contains the buffer broadcast, backward its exposed communication; both are "
         "in the sum of exposed communication.</p>"
     )
-    if len(shown) < len(table):
-        note += f"<p>The last {len(shown)} of {len(table)} rows.</p>"
+    recorded = recording.last_step + 1
+    if shown["step"].nunique() < recorded:
+        note += f"<p>{shown['step'].nunique()} of {count(recorded, 'step')} are listed.</p>"
     headers = [
         "step",
         "rank",
@@ -114,18 +119,18 @@ def plans_section(recording: Recording) -> str:
     table = plans(recording, rank=ranks[0]) if ranks else pd.DataFrame()
     if table.empty:
         return "<h2>Bucket plan</h2><p>No plan was recorded.</p>"
-    names = {note.id: note.name for note in recording.notes(Module, rank=ranks[0])}
+    modules = {note.id: note.name for note in recording.notes(Module, rank=ranks[0])}
     several = table["module"].nunique() > 1
     parts = []
     for _, plan in table.groupby(["module", "version"]):
         first = plan.iloc[0]
         title = f"plan {first['version']}: {first['reason']}, from iteration {first['iteration']}"
         if several:
-            title = f"{names.get(int(first['module']), 'module')}, {title}"
+            title = f"{modules.get(int(first['module']), 'module')}, {title}"
         rows = "".join(
             f"<tr><td>{row['bucket']}</td><td>{_size(row['bytes'])}</td>"
             f"<td>{_size(row['limit_bytes'])}</td><td>{_whole(row['parameters'])}</td>"
-            f'<td class="text">{escape(_names(row["parameter_names"]))}</td></tr>'
+            f'<td class="text">{_names(row["parameter_names"])}</td></tr>'
             for row in plan.sort_values("bucket").to_dict("records")
         )
         parts.append(
@@ -137,11 +142,13 @@ def plans_section(recording: Recording) -> str:
     return f'<h2>Bucket plan</h2>{note}<div class="plans">{"".join(parts)}</div>'
 
 
-def _names(value: object) -> str:
-    """Parameter names as one text; the table may hold them as a sequence or as text."""
-    if isinstance(value, str):
-        return value
-    return ", ".join(str(name) for name in value)  # type: ignore[attr-defined]
+def _names(parameter_names: Sequence[str]) -> str:
+    """Parameter names as HTML; a long list unfolds at a click."""
+    items = list(parameter_names)
+    whole = escape(", ".join(items))
+    if len(items) <= _MOST_NAMES:
+        return whole
+    return f"<details><summary>{escape(names(items))}</summary>{whole}</details>"
 
 
 def _duration(value: float) -> str:

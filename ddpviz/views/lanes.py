@@ -153,13 +153,23 @@ def _bucket_labels(source: StepSource, rank: int) -> dict[tuple[int, int, int], 
         return {}
     of_rank = table[table["rank"] == rank]
     largest = of_rank.groupby(["module", "bucket"])["bytes"].max()
-    several = len(np.unique(of_rank["module"])) > 1
+    modules = np.unique(of_rank["module"]).tolist()
+    prefixes = {module: _module_prefix(source, rank, module, modules) for module in modules}
     labels = {}
     for (module, bucket), size_bytes in largest.items():
-        label = f"bucket {bucket}  {size(size_bytes)}"
-        if several:
-            note = source.modules.get((rank, int(module)))
-            name = shortened(note.name) if note is not None else f"module {module}"
-            label = f"{name}  {label}"
+        label = f"{prefixes[int(module)]}bucket {bucket}  {size(size_bytes)}"
         labels[(rank, int(module), int(bucket))] = label
     return labels
+
+
+def _module_prefix(source: StepSource, rank: int, module: int, modules: list[int]) -> str:
+    """What tells the buckets of several modules apart: the name, numbered where names repeat."""
+    if len(modules) == 1:
+        return ""
+    names = {
+        other: source.modules[rank, other].name if (rank, other) in source.modules else "module"
+        for other in modules
+    }
+    same = [other for other in modules if names[other] == names[module]]
+    number = f" {same.index(module)}" if len(same) > 1 else ""
+    return f"{shortened(names[module])}{number}  "

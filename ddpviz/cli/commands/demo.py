@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -44,9 +45,16 @@ def run(options: argparse.Namespace) -> None:
             session.load("convnet", bucket_cap_mb=_BUCKET_CAP_MB)
             session.run(steps=options.steps)
     except SessionError as error:
-        raise CommandError(f"{error}\nWhat was recorded until then is in {directory}") from None
+        raise CommandError(f"{error}\n{_left(directory)}") from None
+    except KeyboardInterrupt:
+        print(_left(directory), file=sys.stderr)
+        raise
     page = write_page(session.recording, directory / "timeline.html")
     report.write(session.recording, directory, page, as_json=options.json)
+
+
+def _left(directory: Path) -> str:
+    return f"What was recorded until then is in {directory}"
 
 
 def _new_folder(out: Path | None) -> Path:

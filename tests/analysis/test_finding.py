@@ -1,0 +1,161 @@
+"""The sentence of a step: the largest cause, in plain words with numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpviz.analysis import finding, format_bytes, format_duration
+from ddpviz.events import Cause, Failure, Flag, Kind
+from tests.analysis.material import MemorySource, at_ns, described, step
+
+READY = {3: 20.0, 2: 21.0, 1: 22.0, 0: 23.0}
+
+
+def test_waiting_for_a_rank_names_both_the_bucket_and_the_transfer() -> None:
+    source = described()
+    step(source, 0, 0, READY, [221, 223], [222, 223.7], (224, 225), end_ms=230)
+    step(source, 1, 0, READY, [21, 24], [222, 223.7], (25, 225), end_ms=230)
+    assert finding(source, 1) == (
+        "rank 1 waited 199 ms for rank 0 in bucket 1; transferring it took 0.7 ms"
+    )
+
+
+def test_exposed_transfer_is_told_where_nobody_was_late() -> None:
+    source = described()
+    for rank in (0, 1):
+        step(source, rank, 0, READY, [21, 23], [50, 75], (25, 76), end_ms=80)
+    assert finding(source, 1) == "51 ms of communication exposed after backward on rank 0"
+
+
+def test_hidden_communication_is_nothing_to_worry_about() -> None:
+    source = described()
+    for rank in (0, 1):
+        step(source, rank, 0, READY, [21, 23], [50, 60], (99, 99.2), end_ms=120)
+    assert finding(source, 1) == "all but 0.2 ms of communication hidden behind backward"
+
+
+def test_a_rank_waited_for_behind_backward_cost_nothing() -> None:
+    source = described()
+    step(source, 0, 0, READY, [21, 23], [82, 85], (99, 99.1), end_ms=120)
+    step(source, 1, 0, READY, [81, 83], [82, 85], (99, 99.1), end_ms=120)
+    assert finding(source, 1).endswith("hidden behind backward")
+
+
+def test_one_bucket_cannot_overlap() -> None:
+    source = described()
+    for rank in (0, 1):
+        step(source, rank, 0, READY, [23], [40], (24, 41), number=0, end_ms=50)
+    assert finding(source, 0) == (
+        "one bucket holds everything, so nothing overlaps: 17 ms exposed on rank 0"
+    )
+
+
+def test_a_bucket_that_waited_its_turn_is_blamed_for_its_exposed_transfer() -> None:
+    source = described()
+    ready = {1: 11.0, 0: 12.0, 3: 90.0, 2: 95.0}
+    for rank in (0, 1):
+        step(source, rank, 0, ready, [95, 96], [97, 127], (96, 128), end_ms=140)
+    assert finding(source, 1) == (
+        "bucket 1 of rank 0 was full, but waited 84 ms for its turn; transferring it took 31 ms"
+    )
+
+
+def test_static_graph_delays_its_first_reduction() -> None:
+    source = described()
+    for rank in (0, 1):
+        step(source, rank, 0, {}, [30, 31], [40, 41], None, end_ms=50)
+        source.add(
+            Kind.FINALIZE, rank, 30, 45, step=1, iteration=1, module=0, flags=Flag.DELAYED
+        )
+    assert "static_graph reduces after the first backward" in finding(source, 1)
+
+
+def test_waiting_in_the_buffer_broadcast_is_told_apart_from_moving_it() -> None:
+    source = described()
+    for rank, launched in ((0, 80), (1, 1)):
+        common = {"step": 1, "iteration": 1}
+        source.call(rank, 5, launched, 83, Cause.BUFFERS, "broadcast float32", bytes=72, **common)
+        source.add(
+            Kind.BUFFER_SYNC, rank, launched, 84, bytes=72, index=2, module=0, **common
+        )
+        source.add(Kind.FORWARD, rank, launched, 90, module=0, **common)
+        source.add(Kind.STEP, rank, launched, 95, step=1)
+    assert finding(source, 1) == (
+        "rank 1 waited 79 ms for rank 0 in the buffer broadcast; moving 72 B took 4.0 ms"
+    )
+
+
+def test_one_recorded_rank_cannot_tell_waiting_from_transfer() -> None:
+    source = described((0,), world_size=2)
+    step(source, 0, 0, READY, [21, 23], [50, 75], (25, 76), end_ms=80)
+    assert finding(source, 1).endswith("whether it waited for a rank is not known")
+
+
+def hanging() -> MemorySource:
+    source = described()
+    step(source, 0, 0, READY, [21, 23], [24, None], None)
+    step(source, 1, 0, {}, [21], [24], None)
+    return source
+
+
+def test_a_rank_that_hangs_says_whom_it_waits_for() -> None:
+    assert finding(hanging(), 1) == (
+        "rank 0 waits for rank 1, which has not launched bucket 1 (allreduce 11)"
+    )
+
+
+def test_a_failure_comes_first() -> None:
+    source = hanging()
+    source.note(0, Failure(0, 1, at_ns(900), "RuntimeError: connection closed", ""))
+    assert finding(source, 1) == (
+        "rank 0 failed waiting for rank 1, which has not launched bucket 1 (allreduce 11): "
+        "RuntimeError: connection closed"
+    )
+    source.note(1, Failure(1, 1, at_ns(800), "ValueError: bad batch", ""))
+    assert finding(source, 1) == "rank 1 failed: ValueError: bad batch"
+
+
+def test_an_unknown_end_is_no_hang_where_the_rank_went_on() -> None:
+    """A backend without futures, or a lost record: the step ended all the same."""
+    source = described()
+    for rank in (0, 1):
+        step(source, rank, 0, READY, [21, 23], [50, None], (25, 76), end_ms=80)
+    assert finding(source, 1) == "51 ms of communication exposed after backward on rank 0"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (Flag.NO_SYNC, "no_sync: gradients stay local in this step"),
+        (Flag.NO_GRAD, "forward without gradients: nothing to reduce"),
+        (Flag(0), "no bucket was reduced in this step"),
+    ],
+)
+def test_a_step_without_buckets_says_why(flags: Flag, sentence: str) -> None:
+    source = described()
+    source.add(Kind.FORWARD, 0, 0, 10, step=1, iteration=1, module=0, flags=flags)
+    source.add(Kind.STEP, 0, 0, 20, step=1)
+    assert finding(source, 1) == sentence
+    assert finding(source, 2) == "no forward of a DDP module in this step"
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [
+        (199.4e6, "199 ms"), (0.72e6, "0.7 ms"), (9.96e6, "10 ms"), (40_300, "40 µs"),
+        (0, "0 ms"), (12.34e9, "12.3 s"), (float("nan"), "unknown"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_the_digits_it_deserves(duration_ns: float, text: str) -> None:
+    assert format_duration(duration_ns) == text
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (272, "272 B"), (2048, "2 KiB"), (2.35 * 2**20, "2.35 MiB"), (0.36 * 2**20, "0.36 MiB"),
+        (1000 * 2**20, "1000 MiB"), (3 * 2**30, "3 GiB"), (float("nan"), "unknown"),
+    ],
+)  # fmt: skip
+def test_a_size_has_the_digits_it_deserves(size_bytes: float, text: str) -> None:
+    assert format_bytes(size_bytes) == text
