@@ -24,7 +24,7 @@ demo: $(VENV)/installed  ## train on two real ranks; leave a recording and timel
 	$(BIN)/ddpviz demo
 
 lab: $(VENV)/installed $(EXTENSION)  ## JupyterLab with the extension, at the tour
-	$(BIN)/ddpviz lab notebooks
+	$(BIN)/ddpviz lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: lint pytest  ## install what tests need, check the style and the types, run the tests
 

@@ -16,6 +16,7 @@ class Driver:
     """
 
     def __init__(self) -> None:
+        self.closed = False
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
             queue.SimpleQueue()
         )
@@ -29,7 +30,8 @@ class Driver:
         return future
 
     def close(self) -> None:
-        """End the thread after what is queued."""
+        """End the thread after what is queued; nothing may be submitted any more."""
+        self.closed = True
         self._queue.put(None)
 
     def _work(self) -> None:

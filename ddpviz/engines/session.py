@@ -177,7 +177,7 @@ class Session:
 
     def close(self) -> None:
         """End the engines (those of a cluster passed in stay). Idempotent."""
-        if self._engines is None:
+        if self._driver.closed:
             return
         self._stopping = True
         self._background = None
@@ -199,10 +199,12 @@ class Session:
     # --- waiting ---------------------------------------------------------------------------------
 
     def _do(self, work: Callable[[], Any]) -> Any:
+        if self._driver.closed:
+            raise SessionError("the session is closed: make a new one")
         return self._driver.submit(work).result()
 
     def _check(self) -> None:
-        if self._engines is None:
+        if self._driver.closed:
             raise SessionError("the session is closed: make a new one")
         if self.failure is not None:
             raise self.failure
@@ -340,8 +342,7 @@ class Session:
     def _restart(self) -> None:
         self._give_up = ""
         self._background = None
-        if self._engines is None:
-            raise SessionError("the session is closed: make a new one")
+        assert self._engines is not None
         if self.failure is None:
             self._leave()
         for member in self._members:

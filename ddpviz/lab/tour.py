@@ -24,7 +24,7 @@ def place_tour(folder: Path) -> Path:
     return path
 
 
-def open_lab(tour: Path, *, browser: bool) -> NoReturn:
+def open_lab(tour: Path, *, browser: bool, allow_root: bool) -> NoReturn:
     """Become JupyterLab, in the tour's folder. Raises ModuleNotFoundError where it is missing."""
     if importlib.util.find_spec("jupyterlab") is None:
         raise ModuleNotFoundError(
@@ -32,10 +32,13 @@ def open_lab(tour: Path, *, browser: bool) -> NoReturn:
         )
     tour = tour.absolute()
     arguments = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={tour.parent}"]
+    arguments.append(f"--LabApp.default_url=/lab/tree/{tour.name}")
     if not browser:
         arguments.append("--no-browser")
+    if allow_root:
+        arguments.append("--allow-root")
     sys.stdout.flush()
-    os.execv(sys.executable, [*arguments, str(tour)])
+    os.execv(sys.executable, arguments)
 
 
 def _source() -> Path:

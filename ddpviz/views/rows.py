@@ -20,6 +20,10 @@ _WIDTH_PX = 1_100
 #: An exposed box wider than this share of the axis has room for its label.
 _LABEL_SHARE = 0.2
 
+#: Kinds that fill a compute lane in a step, and in construction.
+COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
+CONSTRUCTION_KINDS = tuple(range(Kind.CONSTRUCTION_GROUP, Kind.CONSTRUCTION_OPTIONS + 1))
+
 _SPAN_COLUMNS = ["kind", "rank", "left", "right", "top", "bottom", "derived"]
 _HOVER_COLUMNS = ["head", "time", "detail"]
 
@@ -119,15 +123,17 @@ def _end_ms(source: StepSource) -> float:
 def _compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
     """Forward, buffer broadcast, backward and optimizer of every rank, without overlaps."""
     rows: list[Row] = []
+    kinds = CONSTRUCTION_KINDS if source.step == CONSTRUCTION_STEP else COMPUTE_KINDS
+    drawn = source.records[np.isin(source.records["kind"], kinds)]
     for rank, lane in lanes.compute.items():
-        of_rank = source.records[source.records["rank"] == rank]
+        of_rank = drawn[drawn["rank"] == rank]
         spans = {
             kind: _intervals(of_rank[of_rank["kind"] == kind], source.zero_ns, end_ms)
             for kind in (Kind.BUFFER_SYNC, Kind.FINALIZE)
         }
-        for record in of_rank:
+        wholes = _intervals(of_rank, source.zero_ns, end_ms)
+        for record, whole in zip(of_rank, wholes, strict=True):
             kind = Kind(int(record["kind"]))
-            (whole,) = _intervals(np.array([record]), source.zero_ns, end_ms)
             if kind == Kind.FORWARD:
                 flags = Flag(int(record["flags"]))
                 detail = "".join(
@@ -148,9 +154,7 @@ def _compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                 rows.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
             elif kind == Kind.OPTIMIZER:
                 rows.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
-            elif source.step == CONSTRUCTION_STEP and (
-                Kind.CONSTRUCTION < kind <= Kind.CONSTRUCTION_OPTIONS
-            ):
+            elif kind in CONSTRUCTION_KINDS:
                 head = kind.name.lower().replace("_", ": ", 1)
                 derived = bool(int(record["flags"]) & Flag.DERIVED)
                 rows.append(_span("construction", rank, lane, whole, head, "", derived))

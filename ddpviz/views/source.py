@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,12 @@ class StepSource:
     modules: dict[tuple[int, int], Module]
     finding: str
 
-    @property
+    @functools.cached_property
     def ranks(self) -> list[int]:
         """Ranks with at least one record in this step, in order."""
         return [int(rank) for rank in np.unique(self.records["rank"])]
 
-    @property
+    @functools.cached_property
     def zero_ns(self) -> int:
         """The step's begin on the first rank; without it, the first thing that was recorded."""
         steps = self.records[self.records["kind"] == Kind.STEP]

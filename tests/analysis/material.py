@@ -58,7 +58,9 @@ class MemorySource:
     def note(self, rank: int, *notes: Any) -> None:
         self._notes += [(rank, note) for note in notes]
 
-    def add(self, kind: Kind, rank: int, begin_ms: float, end_ms: float | None, **fields: Any) -> None:
+    def add(
+        self, kind: Kind, rank: int, begin_ms: float, end_ms: float | None, **fields: Any
+    ) -> None:
         """One record; ``end_ms`` None means that its end is unknown."""
         row = np.zeros(1, RECORD)
         row["iteration"] = row["index"] = row["sequence"] = -1

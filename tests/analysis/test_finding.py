@@ -64,9 +64,7 @@ def test_static_graph_delays_its_first_reduction() -> None:
     source = described()
     for rank in (0, 1):
         step(source, rank, 0, {}, [30, 31], [40, 41], None, end_ms=50)
-        source.add(
-            Kind.FINALIZE, rank, 30, 45, step=1, iteration=1, module=0, flags=Flag.DELAYED
-        )
+        source.add(Kind.FINALIZE, rank, 30, 45, step=1, iteration=1, module=0, flags=Flag.DELAYED)
     assert "static_graph reduces after the first backward" in finding(source, 1)
 
 
@@ -75,9 +73,7 @@ def test_waiting_in_the_buffer_broadcast_is_told_apart_from_moving_it() -> None:
     for rank, launched in ((0, 80), (1, 1)):
         common = {"step": 1, "iteration": 1}
         source.call(rank, 5, launched, 83, Cause.BUFFERS, "broadcast float32", bytes=72, **common)
-        source.add(
-            Kind.BUFFER_SYNC, rank, launched, 84, bytes=72, index=2, module=0, **common
-        )
+        source.add(Kind.BUFFER_SYNC, rank, launched, 84, bytes=72, index=2, module=0, **common)
         source.add(Kind.FORWARD, rank, launched, 90, module=0, **common)
         source.add(Kind.STEP, rank, launched, 95, step=1)
     assert finding(source, 1) == (

@@ -116,9 +116,7 @@ def test_a_launch_recorded_after_its_completion_is_cut_and_counted() -> None:
     assert table.attrs["clipped"] == 1
     row = table[table["rank"] == 0].iloc[0]
     assert (row["wait_for_rank_ms"], row["transfer_ms"]) == (5, 0)
-    assert {"last_launched_ns", "wait_for_rank_ms", "transfer_ms"} <= set(
-        row["derived"].split(",")
-    )
+    assert {"last_launched_ns", "wait_for_rank_ms", "transfer_ms"} <= set(row["derived"].split(","))
 
 
 def test_different_operations_with_the_same_number_do_not_match() -> None:

@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address instead of opening a browser"
     )
+    parser.add_argument(
+        "--allow-root", action="store_true", help="as root: JupyterLab refuses without it"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -37,6 +40,6 @@ def run(options: argparse.Namespace) -> None:
     except OSError as error:
         raise CommandError(f"cannot put the tour in {options.folder}: {error.strerror}") from None
     try:
-        open_lab(tour, browser=not options.no_browser)
+        open_lab(tour, browser=not options.no_browser, allow_root=options.allow_root)
     except ModuleNotFoundError as error:
         raise CommandError(str(error)) from None
