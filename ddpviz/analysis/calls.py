@@ -47,7 +47,7 @@ class Arrivals:
 
     ``last_launched_ns``: 0 unless every rank of the group is known to have launched it (matched by
     group, sequence and kind of collective). ``last_rank``: -1 where unknown; for a call that never
-    completed, the first recorded rank that never launched it. ``clipped``: the last launch was
+    completed, the lowest rank that has not launched it. ``clipped``: the last launch was
     recorded after this rank's completion, so it was cut there (clocks apart, or the sender of a
     broadcast, which need not wait).
     """
@@ -76,17 +76,22 @@ def arrivals(source: Source, asked: np.ndarray, pool: np.ndarray, whole: bool) -
 def _match(source: Source, asked: np.ndarray, pool: np.ndarray) -> tuple[Arrivals, np.ndarray]:
     """Arrivals, and whether more calls could not change them."""
     place = places(source)
-    codes = _operation_codes(source, pool)
-    keys = place.keys(pool, codes)
+    codes: dict[str, int] = {"": 0}
+    keys, code = place.keys(pool), _operations(source, pool, codes)
     order = np.lexsort((pool["begin_ns"], keys))
     order = order[keys[order] >= 0]
     matched = pool[order]
     unique, first, last = segments(keys[order])
-    wanted = place.keys(asked, codes)
+    wanted = place.keys(asked)
     at = find(unique, wanted)
 
-    all_there = (last - first + 1) == place.sizes[np.maximum(place.clusters_of(unique), 0)]
-    complete = pick(all_there, at, False)
+    same = (last - first + 1) == place.sizes[place.clusters_of(unique)]
+    if len(unique):
+        # An operation whose label was lost (0) may be any.
+        highest = np.maximum.reduceat(code[order], first)
+        lowest = np.minimum.reduceat(np.where(code == 0, len(codes), code)[order], first)
+        same &= (highest == 0) | (highest == lowest)
+    complete = pick(same, at, False)
     last_ns = np.where(complete, pick(matched["begin_ns"][last], at, 0), 0)
     last_rank = np.where(complete, pick(matched["rank"][last].astype(np.int64), at, -1), -1)
     clipped = complete & (asked["end_ns"] > 0) & (last_ns > asked["end_ns"])
@@ -95,30 +100,35 @@ def _match(source: Source, asked: np.ndarray, pool: np.ndarray) -> tuple[Arrival
     unsettled = ~complete & (wanted >= 0) & place.all_recorded[place.clusters_of(wanted)]
     hanging = unsettled & (asked["end_ns"] == 0)
     if hanging.any():
-        last_rank[hanging] = _absent(source, place.members, wanted[hanging], keys, pool)
+        exact = wanted[hanging] | (_operations(source, asked[hanging], codes) << 32)
+        last_rank[hanging] = _absent(source, place.members, exact, keys | (code << 32), pool)
     return Arrivals(last_ns, last_rank, clipped), ~unsettled
 
 
 def _absent(
     source: Source, members: np.ndarray, wanted: np.ndarray, keys: np.ndarray, pool: np.ndarray
 ) -> np.ndarray:
-    """The lowest recorded rank of the group that has not launched the wanted call; -1 if none."""
+    """The lowest recorded rank of the group that has not launched the wanted call; -1 if none.
+
+    ``wanted``, ``keys``: with the operation in bits 32 to 47.
+    """
     unique, inverse = np.unique(wanted, return_inverse=True)
+    of_any_operation = unique & ~(0xFFFF << 32)
     found = np.full(len(unique), -1, np.int64)
-    relevant = np.isin(keys, unique)
     for position, rank in reversed(list(enumerate(source.ranks))):
-        here = keys[relevant & (pool["rank"] == rank)]
-        absent = members[unique >> 48, position] & ~np.isin(unique, here)
-        found[absent] = rank
+        here = keys[pool["rank"] == rank]
+        present = np.isin(unique, here) | np.isin(of_any_operation, here)
+        found[members[unique >> 48, position] & ~present] = rank
     return found[inverse]
 
 
-def _operation_codes(source: Source, pool: np.ndarray) -> dict[tuple[int, int], int]:
-    """A number per (rank, label) that is the same on all ranks for the same operation and dtype."""
-    pairs = np.unique((pool["rank"].astype(np.int64) << 16) | pool["label"])
-    texts: dict[str, int] = {}
-    codes = {}
-    for pair in pairs.tolist():
-        rank, label = pair >> 16, pair & 0xFFFF
-        codes[rank, label] = texts.setdefault(source.label(rank, label), len(texts))
-    return codes
+def _operations(source: Source, calls: np.ndarray, codes: dict[str, int]) -> np.ndarray:
+    """A number per call that is the same on all ranks for the same operation and dtype.
+
+    ``codes``: by text, new ones are added.
+    """
+    pairs, inverse = np.unique(
+        (calls["rank"].astype(np.int64) << 16) | calls["label"], return_inverse=True
+    )
+    texts = [source.label(pair >> 16, pair & 0xFFFF) for pair in pairs.tolist()]
+    return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[inverse]

@@ -19,7 +19,8 @@ class Places:
 
     ``cluster``: int32 (highest rank + 1, 256), cluster of a rank's group id, -1 if not described.
     ``sizes``: ranks in the group; ``all_recorded``: whether each of them is in the recording;
-    ``members``: bool (clusters, recorded ranks). One row of padding keeps position -1 valid.
+    ``members``: bool (clusters, recorded ranks), ranks whose own description of the group is
+    there. One row of padding keeps position -1 valid.
     """
 
     cluster: np.ndarray
@@ -27,17 +28,10 @@ class Places:
     all_recorded: np.ndarray
     members: np.ndarray
 
-    def keys(self, calls: np.ndarray, codes: dict[tuple[int, int], int]) -> np.ndarray:
+    def keys(self, calls: np.ndarray) -> np.ndarray:
         """One int64 per call, equal on all ranks of the same collective; -1 where unmatchable."""
-        rank, label = calls["rank"].astype(np.int64), calls["label"].astype(np.int64)
-        pairs, inverse = np.unique((rank << 16) | label, return_inverse=True)
-        code = np.array([codes.get((p >> 16, p & 0xFFFF), -1) for p in pairs.tolist()], np.int64)
-        known = rank < len(self.cluster)
-        cluster = np.full(len(calls), -1, np.int64)
-        cluster[known] = self.cluster[rank[known], calls["group"][known]]
-        code = code[inverse] if len(pairs) else np.zeros(0, np.int64)
-        keys = (cluster << 48) | (code << 32) | calls["sequence"].astype(np.uint32)
-        return np.where((cluster >= 0) & (code >= 0), keys, -1)
+        cluster = self.cluster[calls["rank"], calls["group"]].astype(np.int64)
+        return np.where(cluster >= 0, (cluster << 48) | calls["sequence"].astype(np.uint32), -1)
 
     def clusters_of(self, keys: np.ndarray) -> np.ndarray:
         """The cluster of each key; -1 where there is none."""
@@ -60,6 +54,7 @@ def places(source: Source) -> Places:
     spans: dict[_Instance, tuple[int, int]] | None = None
     cluster = np.full((max(ranks, default=-1) + 1, 256), -1, np.int32)
     groups: list[tuple[int, ...]] = []
+    describing: list[list[int]] = []
     for (_, group_ranks), instances in named.items():
         if len({rank for rank, _ in instances}) == len(instances):
             together = [instances]
@@ -70,11 +65,12 @@ def places(source: Source) -> Places:
             for rank, group_id in same:
                 cluster[rank, group_id] = len(groups)
             groups.append(group_ranks)
+            describing.append([rank for rank, _ in same])
     return Places(
         cluster,
-        np.array([len(group) for group in groups] + [0], np.int64),
-        np.array([set(group) <= set(ranks) for group in groups] + [False], bool),
-        np.array([np.isin(ranks, group) for group in groups] + [np.zeros(len(ranks), bool)]),
+        np.array([*(len(group) for group in groups), 0], np.int64),
+        np.array([*(set(group) <= set(ranks) for group in groups), False], bool),
+        np.array([np.isin(ranks, there) for there in [*describing, []]], bool),
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import pick, split_run_keys, table
-from ddpviz.events import Module, Plan
+from ddpviz.events import Kind, Module, Plan
 
 _SCHEMA = {
     "module": "int64",
@@ -152,6 +152,7 @@ def plan_index(source: Source) -> PlanIndex:
                 widths.append(len(owner))
                 owners.append(owner)
                 names += [_name(known.get(module, ()), index) for index in range(len(owner))]
+    _add_lost(source, valid, versions)
     return PlanIndex(
         np.array(versions, np.int64),
         valid,
@@ -162,6 +163,19 @@ def plan_index(source: Source) -> PlanIndex:
         np.concatenate([*owners, np.zeros(0, np.int64)]),
         np.array(names, object),
     )
+
+
+def _add_lost(
+    source: Source, valid: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]], versions: list[int]
+) -> None:
+    """A rebuild whose plan was lost (the rank was killed soon after it) ends the plan before it."""
+    for record in source.records(kinds=Kind.REBUILD):
+        owner = int(record["rank"]), int(record["module"])
+        iterations, numbers = valid.get(owner, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+        if int(record["index"]) in {versions[number] for number in numbers if number >= 0}:
+            continue
+        at = np.searchsorted(iterations, record["iteration"], side="right")
+        valid[owner] = np.insert(iterations, at, record["iteration"]), np.insert(numbers, at, -1)
 
 
 def _bucket_of_parameters(plan: Plan, parameters: int) -> np.ndarray:

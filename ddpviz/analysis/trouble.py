@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -26,7 +28,7 @@ def trouble(source: Source, step: int, table: pd.DataFrame) -> str:
     )
     call, absent = _pending(source, step, failure)
     if failure is not None:
-        message = failure.message[:_MOST_CHARACTERS]
+        message = _shortened(failure.message)
         if call is None:
             return f"rank {failure.rank} failed: {message}"
         if absent < 0:
@@ -43,6 +45,12 @@ def trouble(source: Source, step: int, table: pd.DataFrame) -> str:
     if call is not None:
         return f"rank {call['rank']} has not completed {_what(source, call)}"
     return _never_launched(source, table)
+
+
+def _shortened(message: str) -> str:
+    """An error's first sentence, without the source positions that gloo and NCCL put in it."""
+    text = re.sub(r"\[[^\[\]]*\.\w+:\d+\] *", "", message).split(". ")[0]
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
 def bucket_name(source: Source, row: pd.Series) -> str:

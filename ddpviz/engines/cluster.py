@@ -30,7 +30,8 @@ _START_SECONDS = 120
 
 @dataclasses.dataclass
 class Engines:
-    """A connection to a cluster. ``owned``: started here, so it ends with the session.
+    """A connection to a cluster. ``owned``: started here, so it ends with the session;
+    ``connected``: the client is ours, so it closes with the session.
 
     ``ids``: the engines in use, in the order of their ranks; they change on a restart.
     """
@@ -39,6 +40,7 @@ class Engines:
     cluster: Any
     owned: bool
     ids: list[int]
+    connected: bool = True
     profile: Path | None = None
     launchers: dict[int, Any] = dataclasses.field(default_factory=dict)
 
@@ -52,7 +54,7 @@ def connect(count: int, cluster: Any) -> Engines:
     if count < 1:
         raise SessionError(f"found engines={count}, expected at least 1")
     if isinstance(cluster, ipyparallel.Client):
-        return _take(Engines(cluster, cluster.cluster, False, []), count)
+        return _take(Engines(cluster, cluster.cluster, False, [], connected=False), count)
     profile = None
     if cluster is None:
         cluster, profile = _local_cluster()
@@ -65,7 +67,7 @@ def connect(count: int, cluster: Any) -> Engines:
         )
     if cluster.controller is not None:
         return _take(Engines(cluster.connect_client_sync(), cluster, False, []), count)
-    engines = Engines(None, cluster, True, [], profile)
+    engines = Engines(None, cluster, True, [], profile=profile)
     try:
         with Progress("starting engines", count) as progress:
             cluster.start_cluster_sync(n=count)
@@ -96,7 +98,7 @@ def restart(engines: Engines, count: int) -> None:
 
 def close(engines: Engines) -> None:
     """Disconnect; end the cluster if it is ours. Engines need not answer."""
-    if engines.client is not None:
+    if engines.client is not None and engines.connected:
         engines.client.close()
     if not engines.owned:
         return
@@ -164,6 +166,7 @@ def _local_cluster() -> tuple[Any, Path]:
         engines="local",
         config=_config(command),
         delay=0,
+        shutdown_atexit=False,  # the session does it, and the guard where it cannot
         log_level=logging.CRITICAL,
     )
     return cluster, profile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
 import time
 import weakref
@@ -237,7 +238,9 @@ class Session:
 
     def _connect(self, cluster: Any) -> None:
         self._engines = clusters.connect(self._count, cluster)
-        self._finalizer = weakref.finalize(self, clusters.close, self._engines)
+        self._finalizer = weakref.finalize(self, _end, self._engines, self._driver)
+        # Not left to the finalizer: at exit it may run after threads are frozen.
+        atexit.register(_close_at_exit, weakref.ref(self))
 
     def _form(self) -> None:
         """Ranks on engines, and their process group."""
@@ -406,6 +409,18 @@ class Session:
             failure.salvage(self.directory, error.rank, note)
             self.recording.merge(self.directory)
         return error
+
+
+def _end(engines: clusters.Engines, driver: Driver) -> None:
+    """What is left of a session that nobody closed."""
+    driver.close()
+    clusters.close(engines)
+
+
+def _close_at_exit(reference: weakref.ref[Session]) -> None:
+    session = reference()
+    if session is not None:
+        session.close()
 
 
 def _done_within(future: Future[Any], seconds: float) -> bool:

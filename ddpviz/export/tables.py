@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ddpviz.events import Group, Module, Process
+from ddpviz.events import Failure, Group, Module, Process
 from ddpviz.views.text import count, duration, names, size
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ def state_line(recording: Recording) -> State:
     gaps = sum(recording.missing.values())
     if gaps:
         parts.append(f"batches that never arrived: {gaps}")
-    parts += recording.remarks
+    failures = [f"rank {note.rank} failed: {note.message}" for note in recording.notes(Failure)]
+    parts += [*dict.fromkeys(failures), *recording.remarks]
     text = " · ".join(escape(part) for part in parts)
     return State(f"{workload}, {ranks}", f"<b>{escape(workload)}</b> · {text}")
 
@@ -61,6 +62,8 @@ def steps_section(recording: Recording, steps: list[int]) -> str:
 
     table = steps_table(recording)
     table = table[table["step"].isin(steps)].sort_values(["step", "rank"])
+    if table.empty:
+        return "<h2>Steps</h2><p>No training step was recorded.</p>"
     per_step = max(len(recording.ranks), 1)
     shown = table[table["step"].isin(steps[-max(_MOST_ROWS // per_step, 1) :])]
     note = (

@@ -52,6 +52,8 @@ _HATCH: dict[str, Any] = {
     "hatch_weight": 1,
     "hatch_alpha": 0.4,
 }
+#: Characters of a title that fit beside each other at 1366 px.
+_LONGEST_TITLE = 140
 #: What makes BokehJS typeset a text as mathematics.
 _TEX = ("$$", r"\[", r"\(")
 
@@ -104,7 +106,7 @@ def lane_labels(rows: Rows) -> tuple[list[float], dict[float | str, Any]]:
 def step_figure(rows: Rows) -> StepFigure:
     """One step as a figure; :func:`apply_theme` gives it its colours."""
     plot = figure(
-        title=Title(text=plain(rows.title), text_font_size="15px", text_font=_FONT),
+        title=Title(text=title_text(rows), text_font_size="15px", text_font=_FONT),
         x_range=Range1d(*x_bounds(rows)),
         y_range=Range1d(rows.height_px, 0),
         frame_height=round(rows.height_px),
@@ -122,6 +124,12 @@ def step_figure(rows: Rows) -> StepFigure:
     _tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")])
     drawn |= _draw_legend(plot)
     return StepFigure(plot, sources, {name: renderer.glyph for name, renderer in drawn.items()})
+
+
+def title_text(rows: Rows) -> str | PlainText:
+    """The title, cut where it would leave the figure (an error's text can be long)."""
+    whole = " ".join(rows.title.split())
+    return plain(whole if len(whole) <= _LONGEST_TITLE else whole[: _LONGEST_TITLE - 1] + "…")
 
 
 def plain(text: str) -> str | PlainText:

@@ -11,13 +11,14 @@ from bokeh.layouts import column, row
 from bokeh.models import Column, CustomJS, InlineStyleSheet
 from bokeh.models.widgets import Button, Div, Select
 
+from ddpviz.events import Failure
 from ddpviz.views.figure import (
     StepFigure,
     axis_label,
     contents,
     lane_labels,
-    plain,
     step_figure,
+    title_text,
     x_bounds,
 )
 from ddpviz.views.rows import Rows, build_rows
@@ -83,7 +84,9 @@ class Selected:
 
 
 def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Selected:
-    """The figure of the newest step and a selector of steps; their data travels with it.
+    """The figure of one step and a selector of steps; their data travels with it.
+
+    The first one shown is the newest, or the one in which a rank failed.
 
     What does not fit (:data:`MOST_GLYPHS_OF_ALL_STEPS`) is chosen by :func:`choose_steps`, and the
     note beside the selector says how many of how many there are.
@@ -94,13 +97,16 @@ def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Sel
     table = steps_table(recording)
     lengths = table.groupby("step")["step_ms"].max()
     newest = _newest(recorded, lengths)
-    (newest_source,) = read_steps(recording, [newest])
-    newest_rows = build_rows(newest_source, open_ranks)
-    most = min(MOST_STEPS, max(1, MOST_GLYPHS_OF_ALL_STEPS // max(newest_rows.glyphs, 1)))
-    chosen = choose_steps(recorded, lengths, _replanned(table), newest, most)
+    failed = [note.step for note in recording.notes(Failure) if note.step in recorded]
+    first_shown = failed[-1] if failed else newest
+    telling = {newest: "newest"} | ({first_shown: "failed"} if failed else {})
+    (source,) = read_steps(recording, [first_shown])
+    glyphs = build_rows(source, open_ranks).glyphs
+    most = min(MOST_STEPS, max(1, MOST_GLYPHS_OF_ALL_STEPS // max(glyphs, 1)))
+    chosen = choose_steps(recorded, lengths, _replanned(table), telling, most)
     all_rows = [build_rows(source, open_ranks) for source in read_steps(recording, chosen)]
     left_out = len(recorded) - len(chosen)
-    return _assemble(all_rows, chosen, lengths, newest, left_out)
+    return _assemble(all_rows, chosen, lengths, first_shown, left_out)
 
 
 def _newest(recorded: list[int], lengths: pd.Series) -> int:
@@ -116,14 +122,19 @@ def _replanned(table: pd.DataFrame) -> list[int]:
 
 
 def choose_steps(
-    recorded: list[int], lengths: pd.Series, replanned: list[int], newest: int, most: int
+    recorded: list[int],
+    lengths: pd.Series,
+    replanned: list[int],
+    telling: dict[int, str],
+    most: int,
 ) -> dict[int, str]:
-    """At most ``most`` steps in order, and what each stands for ("" if for nothing).
+    """Some ``most`` steps in order, and what each stands for ("" if for nothing).
 
-    The telling ones come first (newest, first, bucket plan changed, slowest, fastest, median), the
-    rest of the room goes to steps at even distances. ``lengths``: step time in ms by step.
+    ``telling``: those to have in any case. Then come the first, those with a new bucket plan
+    (``replanned``), the slowest, the fastest, the median; the rest of the room goes to steps at
+    even distances. ``lengths``: step time in ms by step.
     """
-    reasons = {newest: "newest"}
+    reasons = dict(telling)
     if recorded[0] == CONSTRUCTION_STEP:
         reasons[CONSTRUCTION_STEP] = ""
     training = [step for step in recorded if step != CONSTRUCTION_STEP]
@@ -135,7 +146,7 @@ def choose_steps(
         reasons.setdefault(int(timed.index[-1]), "slowest")
         reasons.setdefault(int(timed.index[0]), "fastest")
         reasons.setdefault(int(timed.index[len(timed) // 2]), "median")
-    chosen = dict(list(reasons.items())[:most])
+    chosen = dict(list(reasons.items())[: max(most, len(telling))])
     rest = [step for step in recorded if step not in chosen]
     room = min(most - len(chosen), len(rest))
     if room > 0:
@@ -145,9 +156,13 @@ def choose_steps(
 
 
 def _assemble(
-    all_rows: list[Rows], chosen: dict[int, str], lengths: pd.Series, newest: int, left_out: int
+    all_rows: list[Rows],
+    chosen: dict[int, str],
+    lengths: pd.Series,
+    first_shown: int,
+    left_out: int,
 ) -> Selected:
-    shown = next(rows for rows in all_rows if rows.step == newest)
+    shown = next(rows for rows in all_rows if rows.step == first_shown)
     drawn = step_figure(shown)
     sample = (
         f"{len(chosen)} of {count(len(chosen) + left_out, 'step')} are here: "
@@ -158,17 +173,17 @@ def _assemble(
     packed = {str(rows.step): _packed(rows, sample) for rows in all_rows}
     style = [InlineStyleSheet(css=_WIDGET_STYLE)]
     select = Select(
-        value=str(newest),
+        value=str(first_shown),
         options=[(str(step), _option(step, why, lengths)) for step, why in chosen.items()],
         width=270,
         stylesheets=style,
         name="step",
     )
-    at_end = [str(newest) == option[0] for option in (select.options[0], select.options[-1])]
+    at_end = [str(first_shown) == option[0] for option in (select.options[0], select.options[-1])]
     previous = Button(label="‹", width=34, stylesheets=style, disabled=at_end[0], name="previous")
     following = Button(label="›", width=34, stylesheets=style, disabled=at_end[1], name="next")
     note = Div(
-        text=packed[str(newest)]["note"],
+        text=packed[str(first_shown)]["note"],
         render_as_text=True,
         align="center",
         stylesheets=style,
@@ -197,7 +212,7 @@ def _assemble(
 def _packed(rows: Rows, sample: str) -> dict[str, Any]:
     positions, labels = lane_labels(rows)
     return {
-        "title": plain(rows.title),
+        "title": title_text(rows),
         "axis_label": axis_label(rows),
         "positions": positions,
         "labels": labels,

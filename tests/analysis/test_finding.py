@@ -155,3 +155,12 @@ def test_a_duration_has_the_digits_it_deserves(duration_ns: float, text: str) ->
 )  # fmt: skip
 def test_a_size_has_the_digits_it_deserves(size_bytes: float, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+def test_an_errors_source_position_is_left_out_of_the_title() -> None:
+    source = described()
+    message = "RuntimeError: [/a/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:29880: gone"
+    source.note(0, Failure(0, 1, at_ns(900), message, ""))
+    assert finding(source, 1) == "rank 0 failed: RuntimeError: Read error [127.0.0.1]:29880: gone"
+    source.note(0, Failure(0, 2, at_ns(900), "x" * 500, ""))
+    assert len(finding(source, 2)) < 150 and finding(source, 2).endswith("…")

@@ -321,3 +321,30 @@ def test_plans_name_their_parameters() -> None:
     assert list(table["limit_bytes"].isna()) == [True, False, False]
     assert table.iloc[2]["parameter_names"] == (NAMES[1], NAMES[0])
     assert list(table["reason"]) == ["construction", "rebuild", "rebuild"]
+
+
+def test_after_a_rebuild_whose_plan_was_lost_no_older_plan_is_taken() -> None:
+    """A rank killed soon after the rebuild: its ring has the record, its notes are gone."""
+    source = described((0,), 1)
+    source.add(Kind.REBUILD, 0, 5, 6, iteration=3, index=2, module=0, step=3)
+    for iteration in (2, 3):
+        source.call(0, iteration, 10, 12, index=0, iteration=iteration, step=iteration, bytes=50)
+    table = analysis.buckets(source)
+    assert list(table["plan_version"]) == [1, -1]
+    assert list(table["bytes"]) == [200, 50]
+    assert list(analysis.steps(source)["bucket_bytes"]) == [200, 50]
+
+
+def test_an_operation_whose_label_was_lost_matches_by_its_number() -> None:
+    source = described()
+    source.call(0, 7, 10, 20, index=0)
+    source.call(1, 7, 15, 20, index=0, op="")
+    assert list(analysis.buckets(source)["wait_for_rank_ms"]) == [5, 0]
+
+
+def test_a_rank_whose_group_is_not_described_is_not_called_absent() -> None:
+    source = MemorySource()
+    source.note(0, Group(0, "default", "gloo", (0, 1)))
+    source.call(0, 7, 10, None, index=0)
+    source.call(1, 7, 15, None, index=0)
+    assert analysis.buckets(source)["last_rank"].isna().all()

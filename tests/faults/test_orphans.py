@@ -38,6 +38,7 @@ def family(script: str, mode: str, directory: Path) -> tuple[subprocess.Popen[st
     )
     assert process.stdout is not None and process.stdout.readline() == "training\n"
     children = psutil.Process(process.pid).children(recursive=True)
+    children = [one for one in children if not zombie(one.pid)]
     engines = [one for one in children if "ipyparallel.engine" in one.cmdline()]
     controllers = [one for one in children if "ipyparallel.controller" in one.cmdline()]
     assert len(engines) == 2 and controllers

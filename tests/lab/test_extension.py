@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,14 +13,8 @@ from pathlib import Path
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-]
+from tests.chromium import chromium, needs_chromium
+
 TOKEN = "of-this-test-only"
 
 
@@ -108,20 +101,17 @@ def lab(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+@needs_chromium
 def test_launcher_card_opens_the_tour(lab: str, tmp_path: Path) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    errors: list[str] = []
+    with chromium() as browser:
         page = browser.new_page()
-        errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{lab}/lab?reset&token={TOKEN}")
         page.locator(".jp-LauncherCard", has_text="DDP tour").click(timeout=60_000)
         title = page.get_by_role("heading", name="What DDP does in a step")
         title.wait_for(timeout=60_000)
         page.screenshot(path=str(tmp_path / "tour.png"))
-        browser.close()
     assert errors == []
     placed = json.loads((tmp_path / "root" / "tour.ipynb").read_bytes())
     assert placed["cells"][0]["source"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pandas as pd
 import pytest
 from bokeh.core.validation import check_integrity
 from bokeh.models import ColumnDataSource, Plot, Select
 
 from ddpviz import analysis
+from ddpviz.events import RECORD, Batch, Failure
+from ddpviz.export.tables import state_line
 from ddpviz.recording import Recording
-from ddpviz.views.figure import plain, step_figure, themed
+from ddpviz.views.figure import plain, step_figure, themed, title_text
 from ddpviz.views.palette import DARK, LIGHT, SPANS
 from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import choose_steps, selectable
@@ -48,7 +53,7 @@ def test_every_step_is_selectable_and_the_newest_is_shown() -> None:
 def test_few_of_many_steps_are_chosen_by_what_they_tell() -> None:
     lengths = pd.Series({step: 100.0 + step % 7 for step in range(1000)})
     lengths[321], lengths[654] = 900.0, 1.0
-    chosen = choose_steps(list(range(1000)), lengths, [1], newest=999, most=40)
+    chosen = choose_steps(list(range(1000)), lengths, [1], {999: "newest"}, most=40)
     assert len(chosen) == 40
     assert list(chosen) == sorted(chosen)
     reasons = {why: step for step, why in chosen.items() if why}
@@ -62,7 +67,7 @@ def test_few_of_many_steps_are_chosen_by_what_they_tell() -> None:
 
 def test_fewer_places_than_telling_steps_keep_the_newest() -> None:
     lengths = pd.Series(dict.fromkeys(range(50), 1.0))
-    assert choose_steps(list(range(50)), lengths, [], newest=49, most=1) == {49: "newest"}
+    assert choose_steps(list(range(50)), lengths, [], {49: "newest"}, most=1) == {49: "newest"}
 
 
 def test_selector_says_how_many_steps_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +76,17 @@ def test_selector_says_how_many_steps_it_leaves_out(monkeypatch: pytest.MonkeyPa
     assert len(selected.steps) == 5
     note = selected.layout.select_one({"name": "note"})
     assert note.text.startswith("5 of 9 steps are here")
+
+
+def test_the_step_in_which_a_rank_failed_is_shown_first() -> None:
+    recording = sample_recording(steps=4)
+    failure = Failure(1, 2, 0, "RuntimeError: <b>no</b>", "")
+    recording.append(Batch(1, 1, np.zeros(0, RECORD), (failure,)))
+    selected = selectable(recording)
+    select = selected.layout.select_one({"type": Select})
+    assert select.value == "2"
+    assert dict(select.options)["2"].endswith("failed")
+    assert "rank 1 failed: RuntimeError: &lt;b&gt;no&lt;/b&gt;" in state_line(recording).html
 
 
 def test_both_themes_set_the_same_properties() -> None:
@@ -103,3 +119,11 @@ def test_errors_are_one_sentence() -> None:
         timeline(Recording())
     with pytest.raises(ValueError, match="found the theme 'pink', expected one of"):
         timeline(sample_recording(), theme="pink")
+
+
+def test_a_long_title_is_cut_to_one_line_that_fits() -> None:
+    (source,) = read_steps(sample_recording(), [1])
+    rows = build_rows(dataclasses.replace(source, finding="rank 1 failed:\n" + "x" * 500))
+    shown = title_text(rows)
+    assert isinstance(shown, str)
+    assert shown.startswith("rank 1 failed: x") and shown.endswith("…") and len(shown) == 140

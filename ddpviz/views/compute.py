@@ -1,0 +1,127 @@
+"""The rows of compute lanes: what a rank did itself, and the communication it had to wait for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddpviz.events import Flag, Kind
+from ddpviz.views.lanes import Lane, Lanes
+from ddpviz.views.source import CONSTRUCTION_STEP, StepSource
+from ddpviz.views.stretches import Row, interval
+from ddpviz.views.text import count, size
+
+#: Kinds that fill a compute lane in a step, and in construction.
+COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
+CONSTRUCTION_KINDS = tuple(range(Kind.CONSTRUCTION_GROUP, Kind.CONSTRUCTION_OPTIONS + 1))
+
+
+def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
+    """Forward, buffer broadcast, backward and optimizer of every rank, without overlaps."""
+    rows: list[Row] = []
+    kinds = CONSTRUCTION_KINDS if source.step == CONSTRUCTION_STEP else COMPUTE_KINDS
+    drawn = source.records[np.isin(source.records["kind"], kinds)]
+    for rank, lane in lanes.compute.items():
+        of_rank = drawn[drawn["rank"] == rank]
+        spans = {
+            kind: intervals(of_rank[of_rank["kind"] == kind], source.zero_ns, end_ms)
+            for kind in (Kind.BUFFER_SYNC, Kind.FINALIZE)
+        }
+        wholes = intervals(of_rank, source.zero_ns, end_ms)
+        for record, whole in zip(of_rank, wholes, strict=True):
+            kind = Kind(int(record["kind"]))
+            if kind == Kind.FORWARD:
+                flags = Flag(int(record["flags"]))
+                detail = "".join(
+                    text
+                    for flag, text in (
+                        (Flag.NO_SYNC, "no_sync: this iteration's gradients stay local\n"),
+                        (Flag.NO_GRAD, "without gradients\n"),
+                    )
+                    if flag in flags
+                )
+                pieces = _without(whole, spans[Kind.BUFFER_SYNC])
+                rows += [_span("forward", rank, lane, piece, "forward", detail) for piece in pieces]
+            elif kind == Kind.BACKWARD:
+                pieces = _without(whole, spans[Kind.FINALIZE])
+                rows += [_span("backward", rank, lane, piece, "backward", "") for piece in pieces]
+            elif kind == Kind.BUFFER_SYNC:
+                detail = f"{count(int(record['index']), 'buffer')}, {size(int(record['bytes']))}"
+                rows.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
+            elif kind == Kind.OPTIMIZER:
+                rows.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
+            elif kind in CONSTRUCTION_KINDS:
+                head = kind.name.lower().replace("_", ": ", 1)
+                derived = bool(int(record["flags"]) & Flag.DERIVED)
+                rows.append(_span("construction", rank, lane, whole, head, "", derived))
+    return [row for row in rows if row["right"] > row["left"]]
+
+
+def _span(
+    kind: str,
+    rank: int,
+    lane: Lane,
+    whole: tuple[float, float],
+    head: str,
+    detail: str,
+    derived: bool = False,
+) -> Row:
+    return {
+        "kind": kind,
+        "rank": rank,
+        "left": whole[0],
+        "right": whole[1],
+        "top": lane.top,
+        "bottom": lane.bottom,
+        "derived": derived,
+        "head": f"{head} of rank {rank}",
+        "time": interval(*whole),
+        "detail": detail,
+    }
+
+
+def intervals(records: np.ndarray, zero_ns: int, end_ms: float) -> list[tuple[float, float]]:
+    """Begin and end of records in ms; what has no end is drawn up to the end of the step."""
+    begins = (records["begin_ns"] - zero_ns) / 1e6
+    ends = np.where(records["end_ns"] == 0, end_ms, (records["end_ns"] - zero_ns) / 1e6)
+    return list(zip(begins.tolist(), ends.tolist(), strict=True))
+
+
+def _without(
+    whole: tuple[float, float], holes: list[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """What remains of an interval."""
+    pieces = []
+    begin, end = whole
+    for left, right in sorted(holes):
+        if right <= begin or left >= end:
+            continue
+        if left > begin:
+            pieces.append((begin, left))
+        begin = max(begin, right)
+    if begin < end:
+        pieces.append((begin, end))
+    return pieces
+
+
+def exposed_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
+    """From local gradients final to gradients of all ranks in place: nothing is computed then."""
+    rows = []
+    for rank, lane in lanes.compute.items():
+        beyond = 2 if rank in lanes.open_ranks else 0
+        chosen = (source.records["rank"] == rank) & (source.records["kind"] == Kind.FINALIZE)
+        for left, right in intervals(source.records[chosen], source.zero_ns, end_ms):
+            if right > left:
+                rows.append(
+                    {
+                        "rank": rank,
+                        "left": left,
+                        "right": right,
+                        "top": lane.top - beyond,
+                        "bottom": lane.bottom + beyond,
+                        "head": f"exposed communication of rank {rank}",
+                        "time": interval(left, right),
+                        "detail": "its gradients are ready; it waits for buckets and copies them "
+                        "back",
+                    }
+                )
+    return rows
