@@ -86,7 +86,6 @@ class Recorder:
         self._broken_sinks: list[str] = []
         self._optimizer_handles: list[Any] = []
         self._stop = threading.Event()
-        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ddpviz-flush", daemon=True)
         self.note(
             events.Process(
@@ -163,7 +162,6 @@ class Recorder:
         if _active is self:
             _active = None
         self._stop.set()
-        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
         self.flush()
@@ -323,10 +321,14 @@ class Recorder:
                 self.flush()
 
     def note(self, note: Note) -> None:
-        """A note goes out with the next batch, before the records that refer to it."""
+        """A note goes out before the records that refer to it: notes are rare, so at once.
+
+        The ring holds no notes, so one that waited for the next flush would die with the process.
+        """
         with self._lock:
             self._notes.append(note)
-        self._wake.set()
+        if self._thread.is_alive():
+            self.flush()
 
     def label(self, text: str) -> int:
         """The id of a text, interned."""
@@ -382,11 +384,8 @@ class Recorder:
             print(message, file=sys.stderr)
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait(_FLUSH_INTERVAL_S)
-            self._wake.clear()
+        while not self._stop.wait(_FLUSH_INTERVAL_S):
             self.flush()
-            self._stop.wait(_FLUSH_INTERVAL_S)
 
 
 def _is_builtin(hook: Any) -> bool:
