@@ -63,21 +63,24 @@ def last_words(scene: Scene, rank: int) -> tuple[int, str]:
 
     For a rank that cannot say so any more: its earliest collective launched and not done.
     """
-    done = scene.records(Kind.COLLECTIVE_DONE, rank)
-    ended = {(row["group"], row["sequence"]) for row in done}
-    for row in scene.records(Kind.COLLECTIVE_LAUNCHED, rank):
-        if (row["group"], row["sequence"]) not in ended:
-            name = scene.recording.label(rank, row["label"]).split(" ")[0]
-            inside = f"bucket {row['index']}"
-            if row["cause"] != Cause.BUCKET:
-                inside = Cause(row["cause"]).name.lower().replace("_", " ")
-            return int(row["step"]), f"{name} {row['sequence']} ({inside})"
     every = scene.records(None, rank)
     if not len(every):
         return -1, ""
     step = int(every["step"].max())
     # A STEP record is written at the step's end: the rank was past it, in the next.
-    return step + int(step in every["step"][every["kind"] == Kind.STEP]), ""
+    step += int(step in every["step"][every["kind"] == Kind.STEP])
+    done = every[every["kind"] == Kind.COLLECTIVE_DONE]
+    ended = {(row["group"], row["sequence"]) for row in done}
+    # Of an ended step only the note of its completion can be late, not the collective.
+    launched = every[(every["kind"] == Kind.COLLECTIVE_LAUNCHED) & (every["step"] == step)]
+    for row in launched:
+        if (row["group"], row["sequence"]) not in ended:
+            name = scene.recording.label(rank, row["label"]).split(" ")[0]
+            inside = f"bucket {row['index']}"
+            if row["cause"] != Cause.BUCKET:
+                inside = Cause(row["cause"]).name.lower().replace("_", " ")
+            return step, f"{name} {row['sequence']} ({inside})"
+    return step, ""
 
 
 def salvage(directory: Path, rank: int, failure: Failure | None) -> None:
@@ -101,9 +104,7 @@ def salvage(directory: Path, rank: int, failure: Failure | None) -> None:
     writer.close()
 
 
-def error(
-    outcomes: dict[int, Outcome], scene: Scene, advice: str, why_hung: str
-) -> RankFailed:
+def error(outcomes: dict[int, Outcome], scene: Scene, advice: str, why_hung: str) -> RankFailed:
     """The one error for outcomes of which at least one went wrong.
 
     ``why_hung``: said of a rank that was killed because it did not come back.

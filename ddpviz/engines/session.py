@@ -266,8 +266,8 @@ class Session:
             progress.update(2, "process group")
             self._values(self._call("see", lambda rank: (placements[rank].visible_gpu,)))
             meeting = self._values(
-                tasks.call(engines, self._members[:1], "rendezvous", lambda _: (
-                    placements[0].local,)
+                tasks.call(
+                    engines, self._members[:1], "rendezvous", lambda _: (placements[0].local,)
                 )
             )[0]
             progress.update(3)
@@ -400,7 +400,10 @@ class Session:
         if dead:
             self.recording.merge(self.directory)
         error = failure.error(
-            outcomes, failure.Scene(self.recording, self._born_ns, self._base), advice, self._give_up
+            outcomes,
+            failure.Scene(self.recording, self._born_ns, self._base),
+            advice,
+            self._give_up,
         )
         if error.rank in dead:
             # A rank's own files count steps from its process's start.

@@ -183,9 +183,7 @@ def _complete(
     engines: cluster.Engines, members: Sequence[Member], outcomes: dict[int, Outcome], feed: Feed
 ) -> None:
     """Wait a moment for batches that were sent and have not come; then ask for them again."""
-    sent = {
-        rank: one.report.sent for rank, one in outcomes.items() if one.report is not None
-    }
+    sent = {rank: one.report.sent for rank, one in outcomes.items() if one.report is not None}
     deadline = time.monotonic() + _LATE_BATCH_SECONDS
     while any(feed.missing(*item) for item in sent.items()) and time.monotonic() < deadline:
         time.sleep(0.01)

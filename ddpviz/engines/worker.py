@@ -162,9 +162,7 @@ def _address() -> str:
             return socket.gethostname()
 
 
-def join(
-    placement: Placement, host: str, port: int, seed: int, directory: str, level: str
-) -> None:
+def join(placement: Placement, host: str, port: int, seed: int, directory: str, level: str) -> None:
     """Become a rank: start recording, then make the process group."""
     global _state, _crash_file
     import torch

@@ -62,8 +62,10 @@ def test_what_is_in_memory_is_also_in_the_directory(session: Session) -> None:
     for rank in (0, 1):
         here = session.recording.records(ranks=rank)
         there = loaded.records(ranks=rank)
-        assert np.array_equal(np.sort(here, order=("begin_ns", "kind", "index", "sequence")),
-                              np.sort(there, order=("begin_ns", "kind", "index", "sequence")))
+        assert np.array_equal(
+            np.sort(here, order=("begin_ns", "kind", "index", "sequence")),
+            np.sort(there, order=("begin_ns", "kind", "index", "sequence")),
+        )
 
 
 def test_convnet_has_several_buckets_of_the_promised_sizes(session: Session) -> None:
@@ -109,8 +111,12 @@ def test_a_value_that_ddp_refuses_leaves_the_configuration_as_it_was(session: Se
 
 def test_knobs_that_take_parameters_take_their_names(session: Session) -> None:
     session.load("mlp")
-    assert session.configure(delay_all_reduce_named_params=["0.weight"],
-                             param_to_hook_all_reduce="0.bias") == "re-wrapped"
+    assert (
+        session.configure(
+            delay_all_reduce_named_params=["0.weight"], param_to_hook_all_reduce="0.bias"
+        )
+        == "re-wrapped"
+    )
     session.run(2)
 
 

@@ -6,4 +6,6 @@
 from __future__ import annotations
 
 #: Names that ``Session.load`` knows, and the module of each.
-WORKLOADS = {name: f"ddpviz.engines.workloads.{name}" for name in ("convnet", "gpt", "mlp", "resnet")}
+WORKLOADS = {
+    name: f"ddpviz.engines.workloads.{name}" for name in ("convnet", "gpt", "mlp", "resnet")
+}

@@ -59,9 +59,7 @@ def resnet(depth: int, classes: int) -> nn.Sequential:
             stride = 2 if block == 0 and stage > 0 else 1
             layers.append(_Block(inputs, width, stride, expansion))
             inputs = width * expansion
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)
-    )
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def build(
