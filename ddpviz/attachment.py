@@ -6,13 +6,14 @@ Composes the probe (inside the training process) with a writer of recordings.
 from __future__ import annotations
 
 import atexit
+import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ddpviz.probe import Recorder
+from ddpviz.probe.recorder import Recorder, check_free, check_module
 from ddpviz.recording import RankWriter, Recording, ring_path
 
 
@@ -24,6 +25,7 @@ class Attachment:
         #: The records in memory, where no ``out`` was given.
         self.recording = recording
         self.out = out
+        self._pid = os.getpid()
         atexit.register(self.close)
 
     def step(self) -> AbstractContextManager[int]:
@@ -32,6 +34,8 @@ class Attachment:
 
     def close(self) -> None:
         """Detach: every process group goes back, nothing stays patched, all is written."""
+        if os.getpid() != self._pid:  # a forked child ends: the recording is its parent's
+            return
         atexit.unregister(self.close)
         self.recorder.close()
 
@@ -63,6 +67,9 @@ def attach(modules: Any, out: str | Path | None = None, *, level: str = "default
     found = (
         list(modules) if isinstance(modules, Iterable) and not _is_module(modules) else [modules]
     )
+    for module in found:
+        check_module(module)
+    check_free()
     if out is None:
         recording = Recording()
         recorder = Recorder(sinks=[recording.append], level=level)
@@ -70,8 +77,8 @@ def attach(modules: Any, out: str | Path | None = None, *, level: str = "default
     else:
         recording = None
         recorder, directory = _to_directory(Path(out), level)
-    recorder.install()
     try:
+        recorder.install()
         for module in found:
             recorder.adopt(module)
     except BaseException:

@@ -79,8 +79,8 @@ class Kind(enum.IntEnum):
     CONSTRUCTION_OPTIONS = 8
 
     # One training step (host clock).
-    #: The step's first DDP forward (or an explicit ``recorder.step()``) begins; the optimizer's
-    #: step (or the explicit block) ends. ``end_ns == 0`` in no record: written at the end.
+    #: The first DDP forward with gradients since the last step begins; the optimizer's step ends.
+    #: Or an explicit ``recorder.step()`` block, where one step has several optimizers.
     STEP = 16
     #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD.
     FORWARD = 17
@@ -95,8 +95,8 @@ class Kind(enum.IntEnum):
     #: ``Reducer.prepare_for_backward`` entered; left. Its begin is where DDP's own logger starts
     #: ``backward_compute_time`` and the zero of ``get_backward_stats()``.
     PREPARE_FOR_BACKWARD = 22
-    #: The autograd engine was entered; left (finalize included). Once per ``backward()`` call;
-    #: ``module``/``iteration`` of the last DDP forward.
+    #: The autograd engine was entered; left (finalize included). Once per ``backward()`` or
+    #: ``grad()`` that is not nested; ``module``/``iteration``: the one last prepared for it.
     BACKWARD = 23
     #: A point: the Reducer marked parameter ``index`` ready (``get_backward_stats()``, C++ clock).
     #: ``bytes``: of the gradient.

@@ -17,7 +17,6 @@ from ddpviz.engines.driver import Driver
 from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
 from ddpviz.engines.feed import Feed
 from ddpviz.engines.progress import Progress, say
-from ddpviz.engines.workloads import WORKLOADS
 from ddpviz.events import Failure
 
 if TYPE_CHECKING:

@@ -173,7 +173,7 @@ def join(placement: Placement, host: str, port: int, seed: int, directory: str, 
 
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    _crash_file = open(crash_path(folder, placement.rank), "w")
+    _crash_file = open(crash_path(folder, placement.rank), "w")  # noqa: SIM115
     # Fatal signals (gloo aborts) leave Python's stack here; SIGUSR1 leaves it without dying,
     # also while the main thread is in C.
     faulthandler.enable(file=_crash_file, all_threads=True)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ddpviz.probe.state import ModuleState
 
 
+#: The running graph task of this thread, -1 outside any; also on CUDA's autograd threads.
+_graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
 def watch(recorder: Recorder, patches: Patches) -> None:
     """Wrap the autograd engine's one entry from Python."""
     for owner in (torch.autograd, torch.autograd.graph):
@@ -32,7 +36,7 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         states = recorder.states()
-        if recorder.closed or not states or local.in_backward:
+        if recorder.closed or not states or local.in_backward or _graph_task() != -1:
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
         for state in states:
             state.in_backward = True
@@ -55,7 +59,7 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                 Kind.BACKWARD,
                 begin_ns,
                 end_ns,
-                iteration=last.iteration,
+                iteration=last.backward_iteration,
                 flags=flags,
                 module=last.id,
             )
@@ -72,7 +76,15 @@ def _keep_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> No
     before, state.last_stats = state.last_stats, stats
     if stats != before and recorder.level != "summary":
         recorder.ready_times.append(
-            (state, before, stats, state.prepared_ns, end_ns, recorder.step_index, state.iteration)
+            (
+                state,
+                before,
+                stats,
+                state.prepared_ns,
+                end_ns,
+                recorder.current_step,
+                state.backward_iteration,
+            )
         )
 
 
@@ -91,6 +103,8 @@ def expand_ready_times(
     iteration), so it is left out rather than shown with a wrong time.
     """
     now = np.array(stats, np.int64)
+    if not len(state.ready) == len(now) == len(before):
+        return state.ready[:0]  # the Reducer's parameters are not known by name here
     fresh = (now != np.array(before, np.int64)) & (now > 0) & (now <= end_ns - prepared_ns)
     rows = state.ready[fresh]
     rows["begin_ns"] = rows["end_ns"] = now[fresh] + prepared_ns
@@ -140,7 +154,7 @@ def is_delayed(state: ModuleState) -> bool:
 
 def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
     delayed = state.delayed
-    iteration, step = state.iteration, recorder.step_index
+    iteration, step = state.backward_iteration, recorder.current_step
     launch_ns = state.first_launch_ns
     queue = torch.autograd.Variable._execution_engine.queue_callback
 
@@ -165,4 +179,7 @@ def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
         begin_ns = time.time_ns()
         queue(lambda: write(begin_ns, 0))
 
-    queue(before)
+    try:
+        queue(before)
+    except RuntimeError:  # outside any backward: a hook that is run by hand
+        return

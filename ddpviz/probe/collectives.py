@@ -11,12 +11,15 @@ import torch
 import torch.distributed as dist
 
 from ddpviz import events
-from ddpviz.events import NO_MODULE, Cause, Flag, Kind
+from ddpviz.events import NO_GROUP, NO_MODULE, Cause, Flag, Kind
 from ddpviz.probe import backward
 
 if TYPE_CHECKING:
     from ddpviz.probe.recorder import Recorder
     from ddpviz.probe.state import ModuleState
+
+
+_OF_BACKWARD = (Cause.BUCKET, Cause.USED_MAP)
 
 
 class Collectives:
@@ -40,12 +43,14 @@ class Collectives:
         cause: int,
         flags: int,
         begin_ns: int,
-    ) -> Callable[[int], None]:
-        """A collective starts. Returns what to call, once, when it is done."""
+    ) -> Callable[[int | None], None]:
+        """A collective starts. Returns what to call, once, when it is done (None: unseen)."""
         group, sequence = self._next_sequence(inner)
-        step, iteration, index, module = self._recorder.step_index, -1, -1, NO_MODULE
+        step, iteration, index, module = self._recorder.current_step, -1, -1, NO_MODULE
         if state is not None:
             iteration, module = state.iteration, state.id
+            if cause in _OF_BACKWARD:
+                iteration = state.backward_iteration
             if cause == Cause.BUCKET:
                 index = self._bucket_launched(state, nbytes, flags, begin_ns)
                 if state.delayed:
@@ -59,9 +64,11 @@ class Collectives:
             sequence, label, flags, cause, module, group,
         )  # fmt: skip
 
-        def done(extra: int) -> None:
+        def done(extra: int | None) -> None:
             end_ns = time.time_ns()
             self._open.pop(key, None)
+            if extra is None:
+                return
             write(
                 Kind.COLLECTIVE_DONE, begin_ns, end_ns, nbytes, step, iteration, index,
                 sequence, label, flags | extra, cause, module, group,
@@ -83,21 +90,25 @@ class Collectives:
 
     def _next_sequence(self, inner: Any) -> tuple[int, int]:
         found = self._groups.get(id(inner))
-        if found is None:
-            with self._lock:
-                group = len(self._groups)
-                self._groups[id(inner)] = (group, inner)
-            try:
-                self._sequences[group] = int(inner._get_sequence_number_for_group())
-            except Exception:  # a backend that does not count: count from here
-                self._sequences[group] = 0
-            self._recorder.note(_describe_group(group, inner))
-        else:
-            group = found[0]
+        group = self._new_group(inner) if found is None else found[0]
         with self._lock:  # two threads may launch on one group
             sequence = self._sequences[group]
             self._sequences[group] = sequence + 1
         return group, sequence
+
+    def _new_group(self, inner: Any) -> int:
+        try:
+            first = int(inner._get_sequence_number_for_group())
+        except Exception:  # a backend that does not count: count from here
+            first = 0
+        with self._lock:
+            if id(inner) in self._groups:
+                return self._groups[id(inner)][0]
+            group = min(len(self._groups), NO_GROUP - 1)  # one byte; the last id is shared
+            self._sequences.setdefault(group, first)
+            self._groups[id(inner)] = (group, inner)
+        self._recorder.note(_describe_group(group, inner))
+        return group
 
     @property
     def current(self) -> str:

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpviz.events import Kind
+from ddpviz.events import Cause, Kind
 from ddpviz.probe.backward import bucket_launched
 
 if TYPE_CHECKING:
     from ddpviz.probe.patches import Patches
     from ddpviz.probe.recorder import Recorder
+    from ddpviz.probe.state import ModuleState
 
 
 def watch(recorder: Recorder, patches: Patches) -> None:
@@ -27,35 +29,51 @@ def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callabl
         if followed is None:
             return call(self, state, hook)
 
-        def run(state: object, bucket: Any) -> Any:
-            local = recorder.local
-            if recorder.closed:
-                return hook(state, bucket)
-            begin_ns = time.time_ns()
-            index = bucket_launched(recorder, followed, begin_ns, 0)
-            local.hook_bucket, local.hook_state = index, followed
-            try:
-                return hook(state, bucket)
-            finally:
-                local.hook_bucket, local.hook_state = -1, None
-                recorder.write(
-                    Kind.COMM_HOOK,
-                    begin_ns,
-                    time.time_ns(),
-                    nbytes=bucket.buffer().numel() * bucket.buffer().element_size(),
-                    iteration=followed.iteration,
-                    index=index,
-                    module=followed.id,
-                )
-
-        # DDP checks the hook's signature and logs its name: show it the user's own.
-        run.__dict__.update(getattr(hook, "__dict__", {}))
-        run.__wrapped__ = hook  # type: ignore[attr-defined]
-        for name in ("__name__", "__qualname__", "__module__"):
-            setattr(run, name, getattr(hook, name, type(hook).__name__))
-        result = call(self, state, run)
+        result = call(self, state, RecordedHook(recorder, followed, hook))
         followed.python_hook = True
         recorder.configured(self)
         return result
 
     return register_comm_hook
+
+
+class RecordedHook:
+    """The user's hook, recorded. Shows DDP the hook's own name and signature; pickles as it."""
+
+    def __init__(self, recorder: Recorder, followed: ModuleState, hook: Callable[..., Any]):
+        self._recorder = recorder
+        self._followed = followed
+        self.__wrapped__ = hook
+        for name in ("__name__", "__qualname__", "__module__"):
+            setattr(self, name, getattr(hook, name, type(hook).__name__))
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.__wrapped__,)
+
+    def __call__(self, state: object, bucket: Any) -> Any:
+        recorder, followed, local = self._recorder, self._followed, self._recorder.local
+        # python_reducer hands (gradient, parameter) instead of a bucket; a rank that has joined
+        # runs the hook on zeros for the others, outside any backward.
+        bucketed = isinstance(bucket, dist.GradBucket)
+        if recorder.closed or not bucketed or local.cause == Cause.JOIN:
+            return self.__wrapped__(state, bucket)
+        begin_ns = time.time_ns()
+        index = bucket_launched(recorder, followed, begin_ns, 0)
+        local.hook_bucket, local.hook_state = index, followed
+        try:
+            return self.__wrapped__(state, bucket)
+        finally:
+            local.hook_bucket, local.hook_state = -1, None
+            recorder.write(
+                Kind.COMM_HOOK,
+                begin_ns,
+                time.time_ns(),
+                nbytes=bucket.buffer().nbytes,
+                iteration=followed.backward_iteration,
+                index=index,
+                module=followed.id,
+            )
+
+
+def _itself(hook: Callable[..., Any]) -> Callable[..., Any]:
+    return hook

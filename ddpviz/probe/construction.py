@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ def watch(recorder: Recorder, patches: Patches) -> None:
             "create",
             _construction_step(recorder, Kind.CONSTRUCTION_CAPS, Cause.UNKNOWN),
         )
+    patches.wrap(DDP, "__getstate__", lambda call: _getstate(recorder, call))
     patches.wrap(
         dist, "_compute_bucket_assignment_by_size", lambda call: _assignment(recorder, call)
     )
@@ -66,9 +68,16 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
         begin_ns = time.time_ns()
         try:
             call(*bound.args, **bound.kwargs)
+        except BaseException:
+            recorder.release(state)
+            raise
         finally:
             local.state = outer
         end_ns = time.time_ns()
+        if not hasattr(self, "reducer"):  # all-reduce of all parameters delayed: DDP builds none
+            self.process_group = state.inner
+            recorder.release(state)
+            return
         recorder.built(self, state, "construction")
         common = {"step": -1, "module": state.id}
         recorder.write(Kind.CONSTRUCTION, begin_ns, end_ns, **common)
@@ -79,6 +88,21 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
         recorder.write(Kind.CONSTRUCTION_OPTIONS, last, end_ns, **derived)
 
     return __init__
+
+
+def _getstate(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    def __getstate__(self: Any) -> Any:
+        # DDP pickles only with the default group, which the tap stands in for.
+        state = recorder.state_of(self)
+        if state is None or self.process_group is not state.tap:
+            return call(self)
+        self.process_group = state.inner
+        try:
+            return call(self)
+        finally:
+            self.process_group = state.tap
+
+    return __getstate__
 
 
 def _construction_step(
@@ -97,6 +121,7 @@ def _construction_step(
                 index = -1
                 if kind == Kind.CONSTRUCTION_COLLECT:
                     index = len(result[0])
+                    state.parameters = [weakref.ref(parameter) for parameter in result[0]]
                 elif kind == Kind.CONSTRUCTION_REDUCER:
                     index = len(state.initial_limits_bytes or ())
                 recorder.write(kind, begin_ns, end_ns, step=-1, index=index, module=state.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 from typing import Any
 
 import torch
@@ -23,12 +24,13 @@ _CONFIGURATION = (
 )
 
 
-def describe_module(ddp: Any, module_id: int) -> Module:
-    """Parameters in the Reducer's index order (those that require a gradient), and buffers."""
+def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
+    """``parameters``: weak references, in the Reducer's index order."""
     names = {id(parameter): name for name, parameter in ddp.module.named_parameters()}
-    parameters = [
+    tensors = [
         _tensor(names.get(id(parameter), f"parameter {index}"), parameter)
-        for index, parameter in enumerate(reducer_parameters(ddp))
+        for index, parameter in enumerate(reference() for reference in parameters)
+        if parameter is not None
     ]
     ignored = set(ddp.parameters_to_ignore)
     buffers = [
@@ -37,29 +39,30 @@ def describe_module(ddp: Any, module_id: int) -> Module:
     return Module(
         module_id,
         type(ddp.module).__name__,
-        tuple(parameters),
+        tuple(tensors),
         tuple(buffers),
         tuple(sorted(ignored)),
     )
 
 
-def reducer_parameters(ddp: Any) -> list[torch.Tensor]:
-    """The parameters that DDP hands to its Reducer: ``_build_params_for_reducer``'s order.
+def reducer_parameters(ddp: Any) -> list[Any]:
+    """The parameters of a module that was built before recording began, in the Reducer's order.
 
-    Read again from the module, deduplicated as DDP does it, so that nothing is called that
-    changes state.
+    As ``DDP._build_params_for_reducer`` collects them (names spelled as there, so the root's own
+    begin with a dot). Frozen since then, a parameter is still the Reducer's: told by the number
+    that the Reducer has. Empty where that cannot be told.
     """
-    seen: set[int] = set()
-    found = []
-    for module_name, module in ddp.module.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            full = f"{module_name}.{name}" if module_name else name
-            if not parameter.requires_grad or full in ddp.parameters_to_ignore:
-                continue
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                found.append(parameter)
-    return found
+    expected = len(ddp.reducer.get_backward_stats())
+    for wants_gradient in (True, False):
+        found: dict[int, torch.Tensor] = {}
+        for module_name, module in ddp.module.named_modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                ignored = f"{module_name}.{name}" in ddp.parameters_to_ignore
+                if not ignored and (parameter.requires_grad or not wants_gradient):
+                    found.setdefault(id(parameter), parameter)
+        if len(found) == expected:
+            return [weakref.ref(parameter) for parameter in found.values()]
+    return []
 
 
 def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
@@ -101,6 +104,7 @@ def comm_hook_name(ddp: Any) -> str:
 
 def read_plan(
     ddp: Any,
+    parameters: list[Any],
     module_id: int,
     version: int,
     iteration: int,
@@ -112,9 +116,10 @@ def read_plan(
     ``_get_zeros_like_grad_buckets`` allocates zeros of every bucket and frees them at once. It
     is called where no activations live (construction, start of forward), below backward's peak.
     ``limits_bytes``: of the initial buckets in launch order; None after a rebuild, where the
-    limits follow from the configuration.
+    limits follow from the configuration. Raises RuntimeError for sparse gradients: their buckets
+    have no flat tensor.
     """
-    positions = {id(parameter): i for i, parameter in enumerate(reducer_parameters(ddp))}
+    positions = {id(reference()): i for i, reference in enumerate(parameters)}
     buckets = []
     for order, bucket in enumerate(ddp.reducer._get_zeros_like_grad_buckets()):
         buffer = bucket.buffer()

@@ -41,6 +41,8 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         flags = 0 if self.require_backward_grad_sync else int(Flag.NO_SYNC)
         if not torch.is_grad_enabled():
             flags |= Flag.NO_GRAD
+        else:
+            state.backward_iteration = state.iteration
         iteration = state.iteration
         try:
             return call(self, *args, **kwargs)

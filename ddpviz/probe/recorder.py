@@ -35,6 +35,9 @@ _DETAIL = {Kind.GRAD_READY, Kind.PRE_FORWARD, Kind.POST_FORWARD, Kind.MODULE_FOR
 _FLUSH_INTERVAL_S = 0.1
 _LATE_COMPLETIONS_S = 0.5
 
+#: Taps that C++ may still point to, for as long as their DDP module lives.
+_released_taps: weakref.WeakKeyDictionary[Any, list[tap.Tap]] = weakref.WeakKeyDictionary()
+
 _active: Recorder | None = None
 
 
@@ -80,10 +83,12 @@ class Recorder:
         self.collectives = Collectives(self)
         self._flush_lock = threading.Lock()
         self._batches = 0
+        self._taps: list[tap.Tap] = []
         self._modules = 0
         self._step_begin_ns = 0
         self._explicit_step = False
-        self._broken_sinks: list[str] = []
+        self._said: list[str] = []
+        self._sinks_failed = False
         self._optimizer_handles: list[Any] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ddpviz-flush", daemon=True)
@@ -106,11 +111,7 @@ class Recorder:
     def install(self) -> Recorder:
         """Follow DDP from now on: modules built later are tapped in their constructor."""
         global _active
-        if _active is not None:
-            raise RuntimeError(
-                "found a recorder already active in this process, expected none: "
-                "close it first, or adopt the second module in it"
-            )
+        check_free()
         _active = self
         try:
             lifecycle.install(self, self._patches)
@@ -129,11 +130,7 @@ class Recorder:
 
         Raises TypeError for anything but a DistributedDataParallel.
         """
-        if not isinstance(module, torch.nn.parallel.DistributedDataParallel):
-            raise TypeError(
-                f"found a {type(module).__name__}, expected a DistributedDataParallel module: "
-                "attach after wrapping the model"
-            )
+        check_module(module)
         ddp: Any = module
         if id(ddp) in self._states:
             return
@@ -142,6 +139,7 @@ class Recorder:
         # On the Reducer alone: DDP's own _update_process_group would reset it and cost a rebuild.
         ddp.reducer._update_process_group(state.tap)
         state.iteration = -1
+        state.synced_backwards = int(any(ddp.reducer.get_backward_stats()))
         self.built(ddp, state, "attached")
 
     def close(self) -> None:
@@ -154,8 +152,11 @@ class Recorder:
         deadline = time.monotonic() + _LATE_COMPLETIONS_S
         while self.collectives.pending and time.monotonic() < deadline:
             time.sleep(0.001)
+        self.end_step(time.time_ns())
         for state in self._states.values():
             self._release(state)
+        for released in self._taps:
+            released.release()
         for handle in self._optimizer_handles:
             handle.remove()
         self._patches.restore()
@@ -165,7 +166,7 @@ class Recorder:
         if self._thread.is_alive():
             self._thread.join()
         self.flush()
-        self._ring.close()
+        self._ring.close(keep=self._sinks_failed)
         for sink in self._sinks:
             close = getattr(sink, "close", None)
             if close is not None:
@@ -181,7 +182,7 @@ class Recorder:
             ddp.reducer._update_process_group(state.inner)
             # C++ comm hooks copied the group pointer when they were registered, so the tap
             # must outlive the recorder: it goes with the module.
-            ddp.__dict__.setdefault("_ddpviz_released_taps", []).append(state.tap)
+            _released_taps.setdefault(ddp, []).append(state.tap)
 
     # --- modules -------------------------------------------------------------------------------
 
@@ -193,6 +194,7 @@ class Recorder:
         self._modules += 1  # never reused: plans and records refer to it
         state.inner = inner
         state.tap = tap.Tap(inner, self, state)
+        self._taps.append(state.tap)
         return state
 
     def built(self, ddp: Any, state: ModuleState, reason: str) -> None:
@@ -202,7 +204,9 @@ class Recorder:
         self._states[key] = state
         self._by_reducer[reducer_key] = state
         weakref.finalize(ddp, self._forget, key, reducer_key)
-        module = describe.describe_module(ddp, state.id)
+        if not state.parameters:
+            state.parameters = describe.reducer_parameters(ddp)
+        module = describe.describe_module(ddp, state.id, state.parameters)
         state.ready = backward.ready_rows(self.rank, state.id, module)
         state.last_stats = ddp.reducer.get_backward_stats()
         state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
@@ -210,18 +214,30 @@ class Recorder:
         self.configured(ddp)
         self.plan(ddp, state, reason)
 
+    def release(self, state: ModuleState) -> None:
+        """The module of this state is gone, or never came to be: so is its tap."""
+        if state.tap in self._taps:
+            self._taps.remove(state.tap)
+            state.tap.release()
+
     def _forget(self, key: int, reducer_key: int) -> None:
-        self._states.pop(key, None)
+        state = self._states.pop(key, None)
+        if state is not None:
+            self.release(state)
         self._by_reducer.pop(reducer_key, None)
 
     def plan(self, ddp: Any, state: ModuleState, reason: str) -> None:
         """Note the Reducer's present bucket plan."""
-        state.plan_version += 1
         limits = state.initial_limits_bytes if reason == "construction" else None
         iteration = max(state.iteration, 0)
-        state.plan = describe.read_plan(
-            ddp, state.id, state.plan_version, iteration, reason, limits
-        )
+        try:
+            state.plan = describe.read_plan(
+                ddp, state.parameters, state.id, state.plan_version + 1, iteration, reason, limits
+            )
+        except (RuntimeError, TypeError) as error:
+            self._say(f"the bucket plan is not available here, because {error}")
+            return
+        state.plan_version += 1
         self.note(state.plan)
 
     def configured(self, ddp: Any) -> None:
@@ -261,10 +277,11 @@ class Recorder:
 
     def forward_begins(self, state: ModuleState, begin_ns: int) -> None:
         """A DDP forward starts a step where none is open, or where its gradients are synced."""
-        if state.synced_in_step and not self._explicit_step and torch.is_grad_enabled():
-            self.end_step(begin_ns)
-        if self._step_begin_ns == 0:
-            self._begin_step(begin_ns)
+        if torch.is_grad_enabled():  # an evaluation belongs to no training step
+            if state.synced_in_step and not self._explicit_step:
+                self.end_step(begin_ns)
+            if self._step_begin_ns == 0:
+                self._begin_step(begin_ns)
         state.iteration += 1
 
     def optimizer_stepped(self, begin_ns: int, label: str) -> None:
@@ -277,6 +294,11 @@ class Recorder:
     def _begin_step(self, begin_ns: int) -> None:
         self.step_index += 1
         self._step_begin_ns = begin_ns
+
+    @property
+    def current_step(self) -> int:
+        """The open training step, -1 outside any."""
+        return self.step_index if self._step_begin_ns else -1
 
     def end_step(self, end_ns: int) -> None:
         """Close the open step, if there is one."""
@@ -308,7 +330,7 @@ class Recorder:
         if kind in self._omitted:
             return
         if step is None:
-            step = self.step_index
+            step = self.current_step
         while True:
             try:
                 return self._ring.write(
@@ -344,7 +366,7 @@ class Recorder:
         now_ns = time.time_ns()
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         trace = "".join(traceback.format_exception(error))
-        self.note(events.Failure(self.rank, self.step_index, now_ns, message, trace))
+        self.note(events.Failure(self.rank, self.current_step, now_ns, message, trace))
         self.write(Kind.FAILED, now_ns, now_ns, label=self.label(message))
         self.flush()
 
@@ -378,15 +400,44 @@ class Recorder:
             self._ring.flushed()
 
     def _sink_failed(self, sink: Sink, error: Exception) -> None:
-        message = f"ddpviz: the sink {sink!r} failed: {type(error).__name__}: {error}"
-        if message not in self._broken_sinks:  # say it once, go on training
-            self._broken_sinks.append(message)
-            print(message, file=sys.stderr)
+        self._sinks_failed = True
+        self._say(f"the sink {sink!r} failed: {type(error).__name__}: {error}")
+
+    def _say(self, message: str) -> None:
+        if message not in self._said:  # once; training goes on
+            self._said.append(message)
+            print(f"ddpviz: {message}", file=sys.stderr)
 
     def _run(self) -> None:
         while not self._stop.wait(_FLUSH_INTERVAL_S):
-            self.flush()
+            try:
+                self.flush()
+            except Exception as error:  # recording must not stop for good
+                self._say(f"a batch was not written: {type(error).__name__}: {error}")
 
 
 def _is_builtin(hook: Any) -> bool:
     return type(hook).__name__ == "BuiltinCommHookType"
+
+
+def check_free() -> None:
+    """Raises RuntimeError where a recorder is active in this process."""
+    if _active is not None:
+        raise RuntimeError(
+            "found a recorder already active in this process, expected none: "
+            "close it first, or adopt the second module in it"
+        )
+
+
+def check_module(module: Any) -> None:
+    """Raises TypeError or ValueError for what cannot be followed."""
+    if not isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        raise TypeError(
+            f"found a {type(module).__name__}, expected a DistributedDataParallel module: "
+            "attach after wrapping the model"
+        )
+    if not hasattr(module, "reducer"):
+        raise ValueError(
+            "found a DistributedDataParallel without a Reducer, expected one that has it: "
+            "with every parameter in delay_all_reduce_named_params there is nothing to record"
+        )

@@ -98,10 +98,10 @@ class Ring:
         """Records written since the ring was made."""
         return self._written
 
-    def close(self) -> None:
-        """Free the memory; remove the file where everything in it has reached the sinks."""
+    def close(self, keep: bool = False) -> None:
+        """Free the memory; remove the file where all in it has reached the sinks (unless kept)."""
         with self._lock:
-            complete = self._flushed == self._written
+            complete = self._flushed == self._written and not keep
             self._records = np.zeros(0, RECORD)
             self._flushed = self._written = self._taken = 0
             self.capacity = 0

@@ -35,6 +35,8 @@ class ModuleState:
         self.inner: Any = None
         self.tap: Tap | None = None
         self.iteration = -1
+        self.backward_iteration = -1  # of the last forward with gradients
+        self.parameters: list[Any] = []  # weak references, in the Reducer's order
         self.plan_version = -1
         self.plan: events.Plan | None = None
         self.configuration_version = 0

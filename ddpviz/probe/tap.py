@@ -83,8 +83,9 @@ class Tap(dist.ProcessGroup):
     def setGroupName(self, name: str) -> None:
         """The inner group has its name already."""
 
-    def _get_backend(self, device: torch.device) -> Any:
-        return self.inner._get_backend(device)
+    @property
+    def _device_types(self) -> Any:
+        return self.inner._device_types
 
 
 def _tables() -> list[dict[Any, Any]]:
@@ -120,8 +121,33 @@ def _opaque(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return method
 
 
+#: What else a caller may ask of a group: handed on, not recorded (point to point, bookkeeping).
+_HANDED_ON = (
+    "send",
+    "recv",
+    "recv_anysource",
+    "monitored_barrier",
+    "_get_backend",
+    "_get_sequence_number_for_group",
+    "_start_coalescing",
+    "_end_coalescing",
+    "_wait_for_pending_works",
+)
+
+
+def _handing_on(name: str) -> Callable[..., Any]:
+    def method(self: Tap, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.inner, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
 for _name in _METHODS:
     setattr(Tap, _name, _forwarder(_name))
+for _name in _HANDED_ON:
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(Tap, _name, _handing_on(_name))
 
 
 def watch_python_callers(recorder: Recorder, patches: Patches) -> None:
@@ -157,11 +183,10 @@ def _observe(
     except BaseException:
         done(Flag.FAILED)
         raise
-    if work is None:
-        return work
     try:
         future = work.get_future()
-    except (RuntimeError, ValueError):  # a backend without futures: the end stays unknown
+    except (AttributeError, RuntimeError, ValueError):  # no work, or a backend without futures
+        done(None)
         return work
 
     def completed(future: Any) -> None:
@@ -207,7 +232,11 @@ def _cause(
     local = recorder.local
     if local.cause:
         return local.cause, 0, state
-    frame: Any = sys._getframe(3)  # whoever called the tap: the engine, or Python code
+    # Whoever called the tap: the engine, Python code, or nobody: CUDA's autograd threads have no
+    # Python frames of their own, where sys._getframe(3) would raise.
+    frame: Any = sys._getframe()
+    for _ in range(3):
+        frame = frame and frame.f_back
     from_cpp = frame is None or frame.f_code.co_name == "_engine_run_backward"
     if from_cpp:
         if state is None or name != "allreduce":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ def build(
 ) -> tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], torch.Tensor]]:
     """Five 3x3 convolutions, each with BatchNorm and ReLU; then a linear layer."""
     modules: list[nn.Module] = []
-    for i, (inputs, outputs) in enumerate(zip(_CHANNELS, _CHANNELS[1:])):
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(_CHANNELS)):
         stride = 1 if i == 0 else 2
         modules += [
             nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
