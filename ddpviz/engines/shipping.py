@@ -69,7 +69,7 @@ def dumps(value: Any) -> bytes:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):
     """Keeps the file names of code, which cloudpickle >= 3.1 drops: tracebacks need them."""
 
     def reducer_override(self, value: Any) -> Any:

@@ -342,7 +342,7 @@ def _function(workload: str | bytes) -> Callable[..., Any]:
         function = pickle.loads(workload)
         assert callable(function)
         return function
-    return importlib.import_module(workload).build  # type: ignore[no-any-return]
+    return importlib.import_module(workload).build
 
 
 def _inputs(batch: Any) -> tuple[Any, ...]:
