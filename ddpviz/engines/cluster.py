@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import ipyparallel
+import psutil
 
 from ddpviz.engines import guard
 from ddpviz.engines.errors import SessionError
@@ -80,17 +81,19 @@ def connect(count: int, cluster: Any) -> Engines:
     return engines
 
 
-def restart(engines: Engines, count: int) -> None:
+def restart(engines: Engines, count: int, lost: set[int]) -> None:
     """End all engines of the cluster and start as many anew.
 
-    With only a client to a cluster somebody else runs, takes engines that are still there.
-    Raises SessionError where too few come.
+    With only a client to a cluster somebody else runs, takes engines that are still there;
+    ``lost``: those known not to be. Raises SessionError where too few come.
     """
     if engines.cluster is None or not engines.cluster.engines:
-        _take(engines, count)
+        _take(engines, count, lost)
         return
     old = set(engines.client.ids)
     with Progress("restarting engines", count) as progress:
+        for launcher in engines.launchers.values():
+            _kill_launched(launcher)  # a rank that hangs would let its 5 s after SIGTERM pass
         engines.cluster.restart_engines_sync()
         _note_launchers(engines)
         engines.ids = _wait(engines, count, old, progress)
@@ -146,8 +149,11 @@ def ending(engines: Engines, info: EngineInfo) -> str:
     code = None
     if launcher is not None:
         # The launcher's thread reaps the process; only after that does wait() know the code.
-        asyncio.run(launcher.join(2))
-        code = launcher.process.wait(0)
+        try:
+            asyncio.run(launcher.join(2))
+            code = launcher.process.wait(0)
+        except (TimeoutError, psutil.TimeoutExpired):
+            pass
     if code is None:
         return "its process ended"
     if code < 0:
@@ -193,8 +199,8 @@ def _of_profile(name: str) -> Any:
         return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
 
 
-def _take(engines: Engines, count: int) -> Engines:
-    ids = sorted(engines.client.ids)
+def _take(engines: Engines, count: int, lost: set[int] | None = None) -> Engines:
+    ids = sorted(set(engines.client.ids) - (lost or set()))
     if len(ids) < count:
         raise SessionError(
             f"found {len(ids)} engines in the cluster, expected {count}: start more, or pass "

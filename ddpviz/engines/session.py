@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import tempfile
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpviz.engines import cluster as clusters
-from ddpviz.engines import configure, failure, ranks, shipping, tasks
+from ddpviz.engines import shipping
+from ddpviz.engines.crew import Crew
 from ddpviz.engines.driver import Driver
-from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
-from ddpviz.engines.feed import Feed
+from ddpviz.engines.errors import RankFailed, SessionError
+from ddpviz.engines.loaded import Loaded
 from ddpviz.engines.progress import Progress, say
-from ddpviz.events import Failure
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
-#: A chunk of steps is sized to this: short enough for stop() and configure() to feel prompt,
-#: long against the 10 ms that a round trip to the engines takes.
-_CHUNK_SECONDS = 0.5
 #: How long a step may take to end after it was asked to, before its engines are killed.
 _STOP_SECONDS = 5.0
 
@@ -58,32 +55,26 @@ class Session:
         self.directory = _new_directory(directory)
         #: What all ranks recorded, filled while they run; later lives of a rank continue it.
         self.recording: Recording = Recording()
-        self.seed = seed
-        #: What stopped the session, until :meth:`restart`.
-        self.failure: RankFailed | None = None
         self._count = engines
-        self._level = level
-        self._backend = backend
-        self._workload: tuple[str | bytes, dict[str, Any], dict[str, Any]] | None = None
-        self._members: list[tasks.Member] = []
-        self._feed = Feed(self.recording.append)
-        self._give_up = ""
+        self._crew: Crew | None = None
+        self._loaded: Loaded | None = None
         self._stopping = False
         self._background: Future[None] | None = None
-        self._step = 0
-        self._base = 0
-        self._born_ns = 0
-        self._born_step = 0
-        self._chunk = 1
         self._driver = Driver()
-        self._engines: clusters.Engines | None = None
+
+        def connect() -> None:
+            found = clusters.connect(engines, cluster)
+            self._finalizer = weakref.finalize(self, _end, found, self._driver)
+            self._crew = Crew(found, backend, seed, self.directory, level, self.recording)
+            self._crew.form()
+
         try:
-            self._do(lambda: self._connect(cluster))
-            self._do(self._form)
+            self._do(connect)
         except BaseException:
-            self._driver.submit(self._disconnect).result(30)
-            self._driver.close()
+            self.close()
             raise
+        # Not left to the finalizer: at exit it may run when threads are frozen already.
+        atexit.register(_close_at_exit, weakref.ref(self))
 
     # --- what a user does ------------------------------------------------------------------------
 
@@ -96,12 +87,19 @@ class Session:
         inputs is unpacked); and ``loss(output, batch)``, a scalar tensor. It is shipped by value,
         so one defined in a notebook works. SGD (lr 0.01, momentum 0.9) takes the steps.
 
-        ``configuration``: DDP's own arguments by name, and the workload's options.
-        Raises ConfigurationError for unknown names, RankFailed where a rank cannot build it.
+        ``configuration``: DDP's own arguments by name (those that take parameters take their
+        names), and the workload's options. Raises ConfigurationError for unknown names,
+        RankFailed where a rank cannot build it; where none can, the session stays usable.
         """
-        packed, options = shipping.workload(workload)
-        values = configuration
-        return self._do(lambda: self._load(packed, options, values))
+        self._idle("load", loaded=False)
+        packed = shipping.workload(workload)
+
+        def build() -> None:
+            self._loaded = None
+            self._loaded = Loaded.build(self._ranks, packed, configuration)
+
+        self._do(build)
+        return self
 
     def run(self, steps: int) -> Session:
         """Train so many steps, and wait. Ctrl-C ends it after the step that runs.
@@ -109,31 +107,27 @@ class Session:
         Raises RankFailed where a rank fails; also where Ctrl-C finds a rank that does not end
         its step within 5 s (a second Ctrl-C does not wait).
         """
-        self._idle("run")
+        loaded = self._idle("run")
         with Progress("training, step", steps) as progress:
-            done = 0
+            done, loss = 0, ""
             while done < steps:
-                progress.update(done)
-                now = min(self._chunk, steps - done)
-                try:
-                    loss = self._do(lambda now=now: self._advance(now))  # type: ignore[misc]
-                except KeyboardInterrupt:
-                    self._stop_chunk("it was interrupted and did not end its step")
-                    raise
+                progress.update(done, loss)
+                now = min(loaded.chunk, steps - done)
+                loss = f"loss {self._do(lambda now=now: loaded.advance(now)):.4g}"  # type: ignore
                 done += now
-                progress.update(done, f"loss {loss:.4g}")
+            progress.update(done, loss)
         return self
 
     def start(self) -> Session:
         """Train in the background until :meth:`stop`; returns at once."""
-        self._idle("start")
+        loaded = self._idle("start")
         self._stopping = False
         background = self._background = Future()
-        self._driver.submit(lambda: self._go_on(background))
+        self._driver.submit(lambda: self._go_on(loaded, background))
         return self
 
     def stop(self) -> Session:
-        """End background training after the step that runs.
+        """End background training after the step that runs. Fine where none is.
 
         Raises RankFailed where a rank failed since, or hangs: its engines are then killed.
         """
@@ -154,40 +148,56 @@ class Session:
         Raises ConfigurationError for an unknown name or a value DDP refuses; what was before
         then holds again.
         """
-        return self._do(lambda: self._configure(configuration))
+        self._check()
+        loaded = self._need("configure")
+        return str(self._do(lambda: loaded.configure(configuration)))
 
     def restart(self) -> Session:
         """New engines and a new process group, and the workload from its step 0.
 
-        Works after any failure. What was recorded stays in :attr:`recording`.
+        Works after any failure, also while a rank hangs. What was recorded stays in
+        :attr:`recording`. Raises SessionError where engines do not come.
         """
+        background, self._background = self._background, None
         self._stopping = True
-        self._give_up = "it was restarted"
-        self._do(self._restart)
+        if background is not None:
+            self._wait(background, "it did not end its step")
+
+        def again() -> None:
+            self._ranks.restart(self._count)
+            if self._loaded is not None:
+                self._loaded.rebuild()
+
+        self._do(again)
         return self
+
+    @property
+    def failure(self) -> RankFailed | None:
+        """What stopped the session, until :meth:`restart`."""
+        return None if self._crew is None else self._crew.failure
 
     @property
     def pids(self) -> dict[int, int]:
         """The process of each rank, by rank."""
-        return {member.rank: member.info.pid for member in self._members}
+        return {one.rank: one.info.pid for one in self._ranks.members}
 
     def checksums(self) -> dict[int, str]:
         """SHA-256 of each rank's parameters, by rank: equal while the replicas are."""
-        return self._do(lambda: self._values(self._call("checksum")))
+        self._check()
+        self._need("checksums")
+        found: dict[int, str] = self._do(lambda: self._ranks.ask("checksum"))
+        return found
 
     def close(self) -> None:
         """End the engines (those of a cluster passed in stay). Idempotent."""
         if self._driver.closed:
             return
         self._stopping = True
-        self._background = None
-        # A chunk that runs may end; it has as long as stop() gives it.
-        last = self._driver.submit(self._leave)
-        try:
-            last.result(_STOP_SECONDS)
-        except TimeoutError:
-            self._give_up = "the session was closed"
-        self._driver.submit(self._disconnect).result(60)
+        crew = self._crew
+        if crew is not None:
+            # What runs may end; it has as long as stop() gives it.
+            self._wait(self._driver.submit(crew.leave), "it did not end what it did")
+        self._driver.submit(self._disconnect).exception(60)
         self._driver.close()
 
     def __enter__(self) -> Session:
@@ -198,10 +208,10 @@ class Session:
 
     # --- waiting ---------------------------------------------------------------------------------
 
-    def _do(self, work: Callable[[], Any]) -> Any:
-        if self._driver.closed:
-            raise SessionError("the session is closed: make a new one")
-        return self._driver.submit(work).result()
+    @property
+    def _ranks(self) -> Crew:
+        assert self._crew is not None
+        return self._crew
 
     def _check(self) -> None:
         if self._driver.closed:
@@ -209,18 +219,29 @@ class Session:
         if self.failure is not None:
             raise self.failure
 
-    def _idle(self, what: str) -> None:
+    def _need(self, what: str) -> Loaded:
+        if self._loaded is None:
+            raise SessionError(f'no workload is loaded: call load("convnet") before {what}()')
+        return self._loaded
+
+    def _idle(self, what: str, loaded: bool = True) -> Any:
         self._check()
         if self._background is not None:
             raise SessionError(f"training runs in the background: call stop() before {what}()")
-        if self._workload is None:
-            raise SessionError(f'no workload is loaded: call load("convnet") before {what}()')
+        return self._need(what) if loaded else None
 
-    def _stop_chunk(self, why: str) -> None:
-        """After Ctrl-C: let the chunk that runs end, or end it. Raises RankFailed then."""
-        self._wait(self._driver.submit(lambda: None), why)
-        if self.failure is not None:
-            raise self.failure from None
+    def _do(self, work: Callable[[], Any]) -> Any:
+        """Have the driver do it. Ctrl-C lets it end, or ends it: raises RankFailed then."""
+        if self._driver.closed:
+            raise SessionError("the session is closed: make a new one")
+        future = self._driver.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self._wait(future, "it was interrupted and did not end what it did")
+            if self.failure is not None:
+                raise self.failure from None
+            raise
 
     def _wait(self, future: Future[Any], why: str) -> None:
         """Wait for what the driver does, at most 5 s; then, or on Ctrl-C, kill what hangs."""
@@ -228,189 +249,31 @@ class Session:
             done = _done_within(future, _STOP_SECONDS)
         except KeyboardInterrupt:
             done = False
-        if not done:
-            self._give_up = f"{why} within {_STOP_SECONDS:g} s, so it was stopped"
+        if not done and self._crew is not None:
+            self._crew.give_up = f"{why} within {_STOP_SECONDS:g} s, so it was stopped"
             _done_within(future, 30)
-            self._give_up = ""
+            self._crew.give_up = ""
 
     # --- what the driver's thread does -----------------------------------------------------------
 
-    def _connect(self, cluster: Any) -> None:
-        self._engines = clusters.connect(self._count, cluster)
-        self._finalizer = weakref.finalize(self, _end, self._engines, self._driver)
-        # Not left to the finalizer: at exit it may run after threads are frozen.
-        atexit.register(_close_at_exit, weakref.ref(self))
-
-    def _form(self) -> None:
-        """Ranks on engines, and their process group."""
-        engines = self._engines
-        assert engines is not None
-        with Progress("forming ranks, part", 4) as progress:
-            clusters.extend_paths(engines)
-            progress.update(1, "engines import torch")
-            unknown = ranks.nobody()
-            self._members = [
-                tasks.Member(rank, engine, unknown) for rank, engine in enumerate(engines.ids)
-            ]
-            infos = self._values(self._call("identify"))
-            placements, said = ranks.place(
-                {engines.ids[rank]: info for rank, info in infos.items()}, self._backend
-            )
-            self._members = [
-                tasks.Member(one.rank, one.engine, infos[one.rank]) for one in placements
-            ]
-            self._ddp_arguments = infos[0].ddp_arguments
-            self._feed = Feed(self.recording.append)
-            self._born_ns, self._born_step = time.time_ns(), self.recording.last_step + 1
-            progress.update(2, "process group")
-            self._values(self._call("see", lambda rank: (placements[rank].visible_gpu,)))
-            meeting = self._values(
-                tasks.call(
-                    engines, self._members[:1], "rendezvous", lambda _: (placements[0].local,)
-                )
-            )[0]
-            progress.update(3)
-            common = (*meeting, self.seed, str(self.directory), self._level)
-            self._values(self._call("join", lambda rank: (placements[rank], *common)))
-            progress.update(4, said)
-
-    def _load(
-        self, workload: str | bytes, options: tuple[str, ...] | None, values: dict[str, Any]
-    ) -> Session:
-        self._check()
-        if self._background is not None:
-            raise SessionError("training runs in the background: call stop() before load()")
-        ddp, own = configure.split(values, self._ddp_arguments, options)
-        self._workload = (workload, own, ddp)
-        self._build()
-        return self
-
-    def _build(self) -> None:
-        assert self._workload is not None
-        workload, options, ddp = self._workload
-        packed = shipping.dumps((options, ddp))
-        self._step, self._chunk = 0, 1
-        self._values(self._call("build", lambda rank: (workload, packed)))
-        self._base = self.recording.last_step + 1
-
-    def _advance(self, steps: int) -> float:
-        """A chunk of steps; returns the mean of the ranks' last losses."""
-        self._check()
-        done = self._values(self._call("run", lambda rank: (steps,)))
-        self._step = done[0].step
-        seconds = max(one.seconds for one in done.values()) / steps
-        # At most doubled: the first steps are slower than the rest.
-        self._chunk = max(1, min(2 * steps, int(_CHUNK_SECONDS / max(seconds, 1e-6))))
-        return sum(one.loss for one in done.values()) / len(done)
-
-    def _go_on(self, background: Future[None]) -> None:
+    def _go_on(self, loaded: Loaded, background: Future[None]) -> None:
         """One chunk in the background, and the next behind what else has been asked for."""
         if self._stopping:
             background.set_result(None)
             return
         try:
-            self._advance(self._chunk)
+            loaded.advance(loaded.chunk)
         except BaseException as error:
             if not self._stopping:
                 say(str(error).splitlines()[0])
             background.set_exception(error)
         else:
-            self._driver.submit(lambda: self._go_on(background))
-
-    def _configure(self, values: dict[str, Any]) -> str:
-        self._check()
-        if self._workload is None:
-            raise SessionError('no workload is loaded: call load("convnet") before configure()')
-        workload, options, old = self._workload
-        changed, _ = configure.split(values, self._ddp_arguments, ())
-        new = {**old, **changed}
-        if new == old:
-            return "nothing to change"
-        packed = shipping.dumps(new)
-        outcomes = self._call("wrap", lambda rank: (packed,))
-        problems = [one.report.problem for one in outcomes.values() if one.report is not None]
-        if len(problems) == len(outcomes) and all(problems):
-            # DDP refused on every rank: no collective is open, so the old ones can be put back.
-            self._values(self._call("wrap", lambda rank: (shipping.dumps(old),)))
-            assert problems[0] is not None
-            raise ConfigurationError(
-                f"DDP does not take {_named(values)}: {problems[0].message}; "
-                "the configuration is what it was"
-            )
-        self._values(outcomes)
-        self._workload = (workload, options, new)
-        return "re-wrapped"
-
-    def _restart(self) -> None:
-        self._give_up = ""
-        self._background = None
-        assert self._engines is not None
-        if self.failure is None:
-            self._leave()
-        for member in self._members:
-            clusters.signal_engine(self._engines, member.engine, member.info, 9)
-        clusters.restart(self._engines, self._count)
-        self.failure = None
-        self._form()
-        if self._workload is not None:
-            self._build()
-
-    def _leave(self) -> None:
-        """Let ranks that can end their records; whole ranks only, as others wait for nobody."""
-        if self.failure is None and self._members and self._engines is not None:
-            self._call("leave")
+            self._driver.submit(lambda: self._go_on(loaded, background))
 
     def _disconnect(self) -> None:
-        engines, self._engines = self._engines, None
-        if engines is not None:
+        if self._crew is not None:
             self._finalizer.detach()
-            clusters.close(engines)
-
-    def _call(
-        self, name: str, arguments: Callable[[int], tuple[Any, ...]] = lambda rank: ()
-    ) -> dict[int, tasks.Outcome]:
-        assert self._engines is not None
-        return tasks.call(
-            self._engines,
-            self._members,
-            name,
-            arguments,
-            feed=self._feed,
-            give_up=lambda: bool(self._give_up),
-            directory=self.directory,
-        )
-
-    def _values(self, outcomes: dict[int, tasks.Outcome]) -> dict[int, Any]:
-        """The ranks' values. Where one went wrong: complete the records, raise the one error."""
-        if all(one.fine for one in outcomes.values()):
-            return {rank: one.report.value for rank, one in outcomes.items() if one.report}
-        self.failure = self._fail(outcomes)
-        self._give_up = ""
-        raise self.failure
-
-    def _fail(self, outcomes: dict[int, tasks.Outcome]) -> RankFailed:
-        dead = [rank for rank, one in outcomes.items() if one.ended or one.hung]
-        advice = (
-            f"recorded up to then: {self.directory}; session.restart() gives working engines "
-            "with the same workload"
-        )
-        for rank in dead:
-            failure.salvage(self.directory, rank, None)
-        if dead:
-            self.recording.merge(self.directory)
-        error = failure.error(
-            outcomes,
-            failure.Scene(self.recording, self._born_ns, self._base),
-            advice,
-            self._give_up,
-        )
-        if error.rank in dead:
-            # A rank's own files count steps from its process's start.
-            step = error.step - self._born_step if error.step >= 0 else -1
-            note = Failure(error.rank, step, time.time_ns(), error.reason, error.rank_traceback)
-            failure.salvage(self.directory, error.rank, note)
-            self.recording.merge(self.directory)
-        return error
+            clusters.close(self._crew.engines)
 
 
 def _end(engines: clusters.Engines, driver: Driver) -> None:
@@ -426,11 +289,7 @@ def _close_at_exit(reference: weakref.ref[Session]) -> None:
 
 
 def _done_within(future: Future[Any], seconds: float) -> bool:
-    try:
-        future.exception(seconds)
-    except TimeoutError:
-        return False
-    return True
+    return bool(concurrent.futures.wait([future], seconds).done)
 
 
 def _new_directory(directory: str | Path | None) -> Path:
@@ -443,7 +302,3 @@ def _new_directory(directory: str | Path | None) -> Path:
         )
     path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def _named(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())

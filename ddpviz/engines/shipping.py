@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import io
 import marshal
 import pickle
@@ -18,29 +16,17 @@ from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.workloads import WORKLOADS
 
 
-def workload(given: str | Callable[..., Any]) -> tuple[str | bytes, tuple[str, ...] | None]:
-    """What goes to the engines for a workload, and the names of its options (None: any).
+def workload(given: str | Callable[..., Any]) -> str | bytes:
+    """What goes to the engines for a workload: a built-in's module, or a function packed.
 
     Raises ConfigurationError for what is neither a built-in's name nor a function.
     """
-    if isinstance(given, str):
-        if given not in WORKLOADS:
-            raise ConfigurationError(
-                f"found the workload {given!r}, expected one of {', '.join(WORKLOADS)}, "
-                "or a function"
-            )
-        packed: str | bytes = WORKLOADS[given]
-        function = importlib.import_module(WORKLOADS[given]).build
-    elif callable(given):
-        packed, function = dumps(given), given
-    else:
-        raise ConfigurationError(
-            f"found a workload of type {type(given).__name__}, expected a name or a function"
-        )
-    parameters = list(inspect.signature(function).parameters.values())[3:]
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return packed, None
-    return packed, tuple(parameter.name for parameter in parameters)
+    if callable(given):
+        return dumps(given)
+    if given in WORKLOADS:
+        return WORKLOADS[given]
+    known = ", ".join(WORKLOADS)
+    raise ConfigurationError(f"found the workload {given!r}, expected a function or one of {known}")
 
 
 def dumps(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import os
 import signal
 import sys
 import time
@@ -169,14 +170,15 @@ def _stack(directory: Path | None, rank: int) -> str:
     if directory is None:
         return ""
     try:
-        text = worker.crash_path(directory, rank).read_text()
+        text = worker.stack_path(directory, rank).read_text()
     except OSError:
         return ""
+    # Most recent call first: what comes after our first frame is ours and ipyparallel's.
+    ours = os.path.join(os.path.dirname(worker.__file__), "")
     threads = [part for part in text.split("\n\n") if worker.__file__ in part]
     lines = threads[-1].strip().splitlines() if threads else []
-    # Most recent call first: what comes after our first frame is ours and ipyparallel's.
-    ours = next((i for i, line in enumerate(lines) if worker.__file__ in line), len(lines))
-    return "\n".join(lines[: ours + 1])
+    last = next((i for i, line in enumerate(lines) if ours in line), len(lines))
+    return "\n".join(lines[: last + 1])
 
 
 def _complete(

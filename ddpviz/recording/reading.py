@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ddpviz.events import RECORD, VERSION, Batch, Note, note_from_json
+from ddpviz.events import RECORD, VERSION, Batch, Note, Process, note_from_json
 from ddpviz.probe.ring import read_ring
 from ddpviz.recording import files
 from ddpviz.recording.attachments import UNNUMBERED, attachment_key, rows_as_bytes
@@ -83,6 +83,10 @@ def _timed(directory: Path, rank: int, remarks: list[str]) -> Iterator[tuple[int
     for number, read in enumerate(_read_rank(directory, rank, remarks)):
         if len(read.batch.records):
             time_ns = max(time_ns, int(read.batch.records["begin_ns"].max()))
+        # A new attachment begins with its notes alone: it must not come before what the other
+        # ranks still recorded in their attachments before it, or steps are numbered otherwise.
+        started = [note.started_ns for note in read.batch.notes if isinstance(note, Process)]
+        time_ns = max(time_ns, *started, 0)
         yield time_ns, rank, number, read
 
 

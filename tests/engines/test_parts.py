@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpviz.engines import configure, guard, ranks, shipping
+from ddpviz.engines import configure, guard, ranks, shipping, training
 from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
 from ddpviz.engines.feed import Feed
 from ddpviz.engines.workloads import WORKLOADS, resnet
@@ -158,9 +158,8 @@ def helper() -> int:
 def test_a_function_travels_with_its_helpers_and_keeps_its_file_for_tracebacks(
     tmp_path: Path,
 ) -> None:
-    packed, options = shipping.workload(defined_here)
-    assert options == ("width",)
-    assert isinstance(packed, bytes)
+    packed = shipping.workload(defined_here)
+    assert isinstance(packed, bytes) and training.options(packed) == ("width",)
     (tmp_path / "packed").write_bytes(packed)
     code = (
         "import pickle, sys; f = pickle.load(open(sys.argv[1], 'rb'));"
@@ -177,13 +176,20 @@ def test_a_function_travels_with_its_helpers_and_keeps_its_file_for_tracebacks(
 
 
 def test_a_function_of_any_options_takes_any() -> None:
-    assert shipping.workload(lambda rank, world_size, device, **rest: None)[1] is None
+    packed = shipping.workload(lambda rank, world_size, device, **rest: None)
+    assert training.options(packed) is None
+    assert training.options(shipping.workload("resnet")) == (
+        "depth",
+        "image_size",
+        "batch_size",
+        "classes",
+    )
 
 
 def test_what_is_no_workload_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="convnet"):
         shipping.workload("convent")
-    with pytest.raises(ConfigurationError, match="expected a name or a function"):
+    with pytest.raises(ConfigurationError, match="expected a function or one of"):
         shipping.workload(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="cannot be sent to the engines"):
         shipping.dumps(threading.Lock())
@@ -273,7 +279,7 @@ def test_a_process_that_has_ended_is_not_alive() -> None:
 
 def test_engines_can_be_imported_without_torch_and_ipyparallel() -> None:
     code = (
-        "import sys, ddpviz.engines, ddpviz.engines.guard;"
+        "import sys, ddpviz.engines, ddpviz.engines.guard, ddpviz.engines.worker;"
         "print(sorted({'torch', 'ipyparallel', 'IPython'} & set(sys.modules)))"
     )
     done = subprocess.run(

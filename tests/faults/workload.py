@@ -35,8 +35,10 @@ def faulty(
     return model, batch, lambda output, batch: output.square().mean()
 
 
-def cannot_build(rank: int, world_size: int, device: torch.device) -> Any:
-    """Fails on rank 1 while rank 0 enters DDP's constructor."""
-    if rank == 1:
+def cannot_build(
+    rank: int, world_size: int, device: torch.device, rank_that_fails: int | None = None
+) -> Any:
+    """Fails on one rank, while the other enters DDP's constructor; or on all."""
+    if rank_that_fails in (None, rank):
         raise OSError("no such file")
     return faulty(rank, world_size, device)
