@@ -206,6 +206,11 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        state = "failed" if self.failure else "training" if self._background else "idle"
+        state = "closed" if self._driver.closed else state
+        return f"<Session: {self._count} ranks, {state}, recorded in {self.directory}>"
+
     # --- waiting ---------------------------------------------------------------------------------
 
     @property

@@ -90,7 +90,8 @@ class Recorder:
         self._said: list[str] = []
         self._sinks_failed = False
         self._optimizer_handles: list[Any] = []
-        self._stop = threading.Event()
+        self._stopping = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ddpviz-flush", daemon=True)
         self.note(
             events.Process(
@@ -162,7 +163,8 @@ class Recorder:
         self._patches.restore()
         if _active is self:
             _active = None
-        self._stop.set()
+        self._stopping = True
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
         self.flush()
@@ -343,14 +345,14 @@ class Recorder:
                 self.flush()
 
     def note(self, note: Note) -> None:
-        """A note goes out before the records that refer to it: notes are rare, so at once.
+        """A note goes out before the records that refer to it, and at once: the ring has no notes.
 
-        The ring holds no notes, so one that waited for the next flush would die with the process.
+        By the flush thread: flushing here would put milliseconds of file and network work between
+        a bucket's launch and the end of its backward, and show them as hidden communication.
         """
         with self._lock:
             self._notes.append(note)
-        if self._thread.is_alive():
-            self.flush()
+        self._wake.set()
 
     def label(self, text: str) -> int:
         """The id of a text, interned."""
@@ -409,7 +411,9 @@ class Recorder:
             print(f"ddpviz: {message}", file=sys.stderr)
 
     def _run(self) -> None:
-        while not self._stop.wait(_FLUSH_INTERVAL_S):
+        while not self._stopping:
+            self._wake.wait(_FLUSH_INTERVAL_S)
+            self._wake.clear()
             try:
                 self.flush()
             except Exception as error:  # recording must not stop for good

@@ -124,6 +124,7 @@ def test_a_background_run_goes_on_until_stopped_and_takes_changes(session: Sessi
     session.load("mlp")
     begin = session.recording.last_step
     session.start()
+    assert "2 ranks, training" in repr(session)
     with pytest.raises(SessionError, match="call stop"):
         session.run(1)
     with pytest.raises(SessionError, match="call stop"):

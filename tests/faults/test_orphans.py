@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: Trains in the background and says so; then waits to be ended.
+#: Trains in the background and says so; goes on to its end once its processes were listed.
 TRAINING = """
 import sys, time
 from ddpviz.engines import Session
@@ -24,6 +24,7 @@ session.load(faulty, mode=sys.argv[2]).start()
 while session.recording.last_step < 5:
     time.sleep(0.01)
 print("training", flush=True)
+sys.stdin.readline()
 {end}
 """
 
@@ -32,6 +33,7 @@ def family(script: str, mode: str, directory: Path) -> tuple[subprocess.Popen[st
     """A script that trains, and all processes that its session has started."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(directory), mode],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
@@ -42,6 +44,9 @@ def family(script: str, mode: str, directory: Path) -> tuple[subprocess.Popen[st
     engines = [one for one in children if "ipyparallel.engine" in one.cmdline()]
     controllers = [one for one in children if "ipyparallel.controller" in one.cmdline()]
     assert len(engines) == 2 and controllers
+    assert process.stdin is not None
+    process.stdin.write("listed\n")
+    process.stdin.flush()
     return process, [one.pid for one in children]
 
 
