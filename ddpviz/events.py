@@ -84,13 +84,13 @@ class Kind(enum.IntEnum):
     STEP = 16
     #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD.
     FORWARD = 17
-    #: ``DDP._pre_forward`` entered; left.
+    #: ``DDP.forward`` entered; ``DDP._run_ddp_forward`` entered: what DDP does before the module.
     PRE_FORWARD = 18
     #: ``DDP._sync_buffers`` entered; left. ``bytes``: of all buffers; ``index``: their number.
     BUFFER_SYNC = 19
     #: ``DDP._run_ddp_forward`` entered; left: the user's module runs here.
     MODULE_FORWARD = 20
-    #: ``DDP._post_forward`` entered; left.
+    #: ``DDP._run_ddp_forward`` left; ``DDP.forward`` left: what DDP does after the module.
     POST_FORWARD = 21
     #: ``Reducer.prepare_for_backward`` entered; left. Its begin is where DDP's own logger starts
     #: ``backward_compute_time`` and the zero of ``get_backward_stats()``.
@@ -99,7 +99,6 @@ class Kind(enum.IntEnum):
     #: ``grad()`` that is not nested; ``module``/``iteration``: the one last prepared for it.
     BACKWARD = 23
     #: A point: the Reducer marked parameter ``index`` ready (``get_backward_stats()``, C++ clock).
-    #: ``bytes``: of the gradient.
     GRAD_READY = 24
     #: All gradients are local and final callbacks begin; ``finalize_backward`` has returned
     #: (``queue_callback`` before and after it). ``index``: buckets launched.

@@ -6,14 +6,15 @@ after each backward.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from ddpviz.events import NO_GROUP, RECORD, Clock, Flag, Kind, Module
+from ddpviz.events import NO_GROUP, Flag, Kind
+from ddpviz.probe.packed import PACKED_READY
 
 if TYPE_CHECKING:
     from ddpviz.probe.patches import Patches
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The running graph task of this thread, -1 outside any; also on CUDA's autograd threads.
 _graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+_queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+_FAILED, _DELAYED, _FINALIZE = int(Flag.FAILED), int(Flag.DELAYED), int(Kind.FINALIZE)
 
 
 def watch(recorder: Recorder, patches: Patches) -> None:
@@ -32,7 +35,7 @@ def watch(recorder: Recorder, patches: Patches) -> None:
 
 
 def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
-    local = recorder.local
+    local, rank, kind, no_group = recorder.local, recorder.rank, int(Kind.BACKWARD), NO_GROUP
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         states = recorder.states()
@@ -40,91 +43,60 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
         for state in states:
             state.in_backward = True
-        local.in_backward = True
+        local.in_backward, local.finalized = True, []
         begin_ns = time.time_ns()
-        flags = 0
+        flags = _FAILED
         try:
-            return call(*args, **kwargs)
-        except BaseException:
-            flags = Flag.FAILED
-            raise
+            result = call(*args, **kwargs)
+            flags = 0
+            return result
         finally:
             end_ns = time.time_ns()
             local.in_backward = False
+            last = states[0]
             for state in states:
                 state.in_backward = False
-                _keep_ready_times(recorder, state, end_ns)
-            last = max(states, key=lambda state: state.prepared_ns)
-            recorder.write(
-                Kind.BACKWARD,
-                begin_ns,
-                end_ns,
-                iteration=last.backward_iteration,
-                flags=flags,
-                module=last.id,
-            )
+                if state.prepared_ns > last.prepared_ns:
+                    last = state
+            recorder.write_rows(
+                *local.finalized,
+                (begin_ns, end_ns, 0, recorder.current_step, last.backward_iteration, -1, -1, 0,
+                 rank, flags, kind, 0, last.id, no_group, 0),
+            )  # fmt: skip
+            if recorder.detailed:
+                for state in states:
+                    _write_ready_times(recorder, state, end_ns)
 
     return _engine_run_backward
 
 
-def _keep_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> None:
-    """What the Reducer's statistics say after this backward; expanded off this thread."""
-    ddp = state.ddp()
-    if ddp is None or state.prepared_ns == 0:
-        return
-    stats = ddp.reducer.get_backward_stats()
-    before, state.last_stats = state.last_stats, stats
-    if stats != before and recorder.level != "summary":
-        recorder.ready_times.append(
-            (
-                state,
-                before,
-                stats,
-                state.prepared_ns,
-                end_ns,
-                recorder.current_step,
-                state.backward_iteration,
-            )
-        )
-
-
-def expand_ready_times(
-    state: ModuleState,
-    before: list[int],
-    stats: list[int],
-    prepared_ns: int,
-    end_ns: int,
-    step: int,
-    iteration: int,
-) -> np.ndarray:
-    """GRAD_READY records of one backward.
+def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> None:
+    """GRAD_READY records of the backward that ended, from the Reducer's statistics.
 
     A value that did not change is stale (no_sync, unused parameter, static_graph's first
     iteration), so it is left out rather than shown with a wrong time.
     """
-    now = np.array(stats, np.int64)
-    if not len(state.ready) == len(now) == len(before):
-        return state.ready[:0]  # the Reducer's parameters are not known by name here
-    fresh = (now != np.array(before, np.int64)) & (now > 0) & (now <= end_ns - prepared_ns)
-    rows = state.ready[fresh]
-    rows["begin_ns"] = rows["end_ns"] = now[fresh] + prepared_ns
-    rows["step"] = step
-    rows["iteration"] = iteration
-    return rows
-
-
-def ready_rows(rank: int, module_id: int, module: Module) -> np.ndarray:
-    """GRAD_READY records of every parameter, complete but for time, step and iteration."""
-    rows = np.zeros(len(module.parameters), RECORD)
-    rows["bytes"] = [parameter.bytes for parameter in module.parameters]
-    rows["index"] = np.arange(len(rows))
-    rows["sequence"] = -1
-    rows["rank"] = rank
-    rows["kind"] = Kind.GRAD_READY
-    rows["module"] = module_id
-    rows["group"] = NO_GROUP
-    rows["clock"] = Clock.REDUCER
-    return rows
+    ddp = state.ddp()
+    prepared_ns = state.prepared_ns
+    if ddp is None or prepared_ns == 0:
+        return
+    times: list[int] = ddp.reducer.get_backward_stats()
+    before, state.last_stats = state.last_stats, times
+    if not times or len(times) != len(before):
+        return
+    longest = end_ns - prepared_ns
+    if any(map(operator.eq, times, before)) or min(times) <= 0 or max(times) > longest:
+        times = [
+            time if time != old and 0 < time <= longest else 0
+            for time, old in zip(times, before, strict=True)
+        ]
+        if not any(times):
+            return
+    recorder.write_ready(
+        (prepared_ns, end_ns, 0, recorder.current_step, state.backward_iteration, len(times), -1,
+         0, recorder.rank, 0, PACKED_READY, 0, state.id, NO_GROUP, 0),
+        times,
+    )  # fmt: skip
 
 
 def bucket_launched(recorder: Recorder, state: ModuleState, begin_ns: int, nbytes: int) -> int:
@@ -153,33 +125,30 @@ def is_delayed(state: ModuleState) -> bool:
 
 
 def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
-    delayed = state.delayed
+    delayed, local = state.delayed, recorder.local
     iteration, step = state.backward_iteration, recorder.current_step
     launch_ns = state.first_launch_ns
-    queue = torch.autograd.Variable._execution_engine.queue_callback
 
     def write(begin_ns: int, flags: int) -> None:
         state.synced_backwards += 1
         state.synced_in_step = True
-        recorder.write(
-            Kind.FINALIZE,
-            begin_ns,
-            time.time_ns(),
-            step=step,
-            iteration=iteration,
-            index=state.launched_buckets,
-            flags=flags,
-            module=state.id,
-        )
+        row = (
+            begin_ns, time.time_ns(), 0, step, iteration, state.launched_buckets, -1, 0,
+            recorder.rank, flags, _FINALIZE, 0, state.id, NO_GROUP, 0,
+        )  # fmt: skip
+        if local.in_backward:
+            local.finalized.append(row)
+        else:  # another thread of the engine, or a backward that Python did not begin
+            recorder.write_rows(row)
 
     def before() -> None:
         if delayed:  # the delayed reduction and finalize are one callback, queued before ours
-            write(launch_ns, Flag.DELAYED)
+            write(launch_ns, _DELAYED)
             return
         begin_ns = time.time_ns()
-        queue(lambda: write(begin_ns, 0))
+        _queue_callback(lambda: write(begin_ns, 0))
 
     try:
-        queue(before)
+        _queue_callback(before)
     except RuntimeError:  # outside any backward: a hook that is run by hand
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from ddpviz.probe.state import ModuleState
 
 
-_OF_BACKWARD = (Cause.BUCKET, Cause.USED_MAP)
+# Plain numbers: an enum's own operators and hash are Python, and cost as much as a record.
+_BUCKET = int(Cause.BUCKET)
+_OF_BACKWARD = (_BUCKET, int(Cause.USED_MAP))
+_LAUNCHED, _DONE = int(Kind.COLLECTIVE_LAUNCHED), int(Kind.COLLECTIVE_DONE)
+_DELAYED, _FAILED = int(Flag.DELAYED), int(Flag.FAILED)
 
 
 class Collectives:
@@ -27,8 +32,8 @@ class Collectives:
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
-        self._groups: dict[int, tuple[int, Any]] = {}
-        self._sequences: dict[int, int] = {}
+        # By the group's id(): its own id, its next sequence number, and the group, kept alive.
+        self._groups: dict[int, tuple[int, Callable[[], int], Any]] = {}
         self._operations: dict[tuple[str, torch.dtype | None], int] = {}
         self._open: dict[tuple[int, int], tuple[str, int, int, int, int]] = {}
         self._lock = threading.Lock()
@@ -43,38 +48,54 @@ class Collectives:
         cause: int,
         flags: int,
         begin_ns: int,
-    ) -> Callable[[int | None], None]:
-        """A collective starts. Returns what to call, once, when it is done (None: unseen)."""
-        group, sequence = self._next_sequence(inner)
-        step, iteration, index, module = self._recorder.current_step, -1, -1, NO_MODULE
+        ended: int,
+    ) -> tuple[Callable[[Any], None], Callable[[int | None], None]]:
+        """A collective starts. Returns what its future calls when it is done, and what to call
+        instead, with flags, where it has none (None: its end is not seen). ``ended``: flags of
+        an end that the future tells.
+        """
+        recorder = self._recorder
+        found = self._groups.get(id(inner)) or self._new_group(inner)
+        group, sequence = found[0], found[1]()
+        step, iteration, index, module = recorder.current_step, -1, -1, NO_MODULE
         if state is not None:
             iteration, module = state.iteration, state.id
             if cause in _OF_BACKWARD:
                 iteration = state.backward_iteration
-            if cause == Cause.BUCKET:
+            if cause == _BUCKET:
                 index = self._bucket_launched(state, nbytes, flags, begin_ns)
                 if state.delayed:
-                    flags |= Flag.DELAYED
+                    flags |= _DELAYED
         label = self._operations.get((name, dtype)) or self._operation(name, dtype)
         key = (group, sequence)
-        self._open[key] = (name, sequence, cause, index, step)
-        write = self._recorder.write
+        running, write, rank = self._open, recorder.write_rows, recorder.rank
+        running[key] = (name, sequence, cause, index, step)
         write(
-            Kind.COLLECTIVE_LAUNCHED, begin_ns, begin_ns, nbytes, step, iteration, index,
-            sequence, label, flags, cause, module, group,
+            (begin_ns, begin_ns, nbytes, step, iteration, index, sequence, label, rank, flags,
+             _LAUNCHED, cause, module, group, 0)
         )  # fmt: skip
 
-        def done(extra: int | None) -> None:
-            end_ns = time.time_ns()
-            self._open.pop(key, None)
-            if extra is None:
-                return
+        def completed(future: Any) -> None:
+            end_ns, extra = time.time_ns(), ended
+            try:
+                future.value()
+            except Exception:
+                extra |= _FAILED
+            running.pop(key, None)
             write(
-                Kind.COLLECTIVE_DONE, begin_ns, end_ns, nbytes, step, iteration, index,
-                sequence, label, flags | extra, cause, module, group,
+                (begin_ns, end_ns, nbytes, step, iteration, index, sequence, label, rank,
+                 flags | extra, _DONE, cause, module, group, 0)
             )  # fmt: skip
 
-        return done
+        def unwatched(extra: int | None) -> None:
+            running.pop(key, None)
+            if extra is not None:
+                write(
+                    (begin_ns, time.time_ns(), nbytes, step, iteration, index, sequence, label,
+                     rank, flags | extra, _DONE, cause, module, group, 0)
+                )  # fmt: skip
+
+        return completed, unwatched
 
     def _operation(self, name: str, dtype: torch.dtype | None) -> int:
         text = name if dtype is None else f"{name} {str(dtype).removeprefix('torch.')}"
@@ -88,27 +109,18 @@ class Collectives:
             return self._recorder.local.hook_bucket
         return backward.bucket_launched(self._recorder, state, begin_ns, nbytes)
 
-    def _next_sequence(self, inner: Any) -> tuple[int, int]:
-        found = self._groups.get(id(inner))
-        group = self._new_group(inner) if found is None else found[0]
-        with self._lock:  # two threads may launch on one group
-            sequence = self._sequences[group]
-            self._sequences[group] = sequence + 1
-        return group, sequence
-
-    def _new_group(self, inner: Any) -> int:
+    def _new_group(self, inner: Any) -> tuple[int, Callable[[], int], Any]:
         try:
             first = int(inner._get_sequence_number_for_group())
         except Exception:  # a backend that does not count: count from here
             first = 0
-        with self._lock:
+        with self._lock:  # two threads may launch first on one group
             if id(inner) in self._groups:
-                return self._groups[id(inner)][0]
+                return self._groups[id(inner)]
             group = min(len(self._groups), NO_GROUP - 1)  # one byte; the last id is shared
-            self._sequences.setdefault(group, first)
-            self._groups[id(inner)] = (group, inner)
+            found = self._groups[id(inner)] = (group, itertools.count(first).__next__, inner)
         self._recorder.note(_describe_group(group, inner))
-        return group
+        return found
 
     @property
     def current(self) -> str:

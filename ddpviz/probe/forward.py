@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpviz.events import Cause, Flag, Kind
+from ddpviz.events import NO_GROUP, Cause, Flag, Kind
 from ddpviz.probe.state import in_cause
 
 if TYPE_CHECKING:
@@ -18,66 +18,80 @@ if TYPE_CHECKING:
     from ddpviz.probe.recorder import Recorder
 
 
+_FORWARD, _PRE, _MODULE, _POST = (
+    int(kind) for kind in (Kind.FORWARD, Kind.PRE_FORWARD, Kind.MODULE_FORWARD, Kind.POST_FORWARD)
+)
+_NO_SYNC, _NO_GRAD, _FAILED = int(Flag.NO_SYNC), int(Flag.NO_GRAD), int(Flag.FAILED)
+_PREPARE = int(Kind.PREPARE_FOR_BACKWARD)
+
+
 def watch(recorder: Recorder, patches: Patches) -> None:
     patches.wrap(DDP, "forward", lambda call: _forward(recorder, call))
-    for name, kind in (
-        ("_pre_forward", Kind.PRE_FORWARD),
-        ("_run_ddp_forward", Kind.MODULE_FORWARD),
-        ("_post_forward", Kind.POST_FORWARD),
-    ):
-        patches.wrap(DDP, name, _part(recorder, kind))
+    patches.wrap(DDP, "_run_ddp_forward", lambda call: _run_ddp_forward(recorder, call))
     patches.wrap(DDP, "_sync_buffers", lambda call: _sync_buffers(recorder, call))
     patches.wrap(dist.Reducer, "_rebuild_buckets", lambda call: _rebuild(recorder, call))
     patches.wrap(dist.Reducer, "prepare_for_backward", lambda call: _prepare(recorder, call))
 
 
 def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    """The whole, and its parts: before, in and after the user's module.
+
+    One write for all: between two kernels, entering Python costs more than what is done there.
+    """
+    rank, no_group = recorder.rank, NO_GROUP
+
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = recorder.state_of(self)
         if state is None:
             return call(self, *args, **kwargs)
         begin_ns = time.time_ns()
         recorder.forward_begins(state, begin_ns)
-        flags = 0 if self.require_backward_grad_sync else int(Flag.NO_SYNC)
+        flags = 0 if self.require_backward_grad_sync else _NO_SYNC
         if not torch.is_grad_enabled():
-            flags |= Flag.NO_GRAD
+            flags |= _NO_GRAD
         else:
             state.backward_iteration = state.iteration
-        iteration = state.iteration
+        iteration, step, module = state.iteration, recorder.current_step, state.id
+        state.enter_forward()
+        failed = _FAILED
         try:
-            return call(self, *args, **kwargs)
-        except BaseException:
-            flags |= Flag.FAILED
-            raise
+            result = call(self, *args, **kwargs)
+            failed = 0
+            return result
         finally:
-            recorder.write(
-                Kind.FORWARD,
-                begin_ns,
-                time.time_ns(),
-                iteration=iteration,
-                flags=flags,
-                module=state.id,
-            )
+            end_ns = time.time_ns()
+            state.in_forward = False
+            rows = [
+                (begin_ns, end_ns, 0, step, iteration, -1, -1, 0, rank, flags | failed,
+                 _FORWARD, 0, module, no_group, 0)
+            ]  # fmt: skip
+            spans = []
+            if state.module_span is not None and recorder.detailed:
+                inner_ns, outer_ns = state.module_span
+                spans = [(_PRE, begin_ns, inner_ns), (_MODULE, inner_ns, outer_ns)]
+                if not failed:
+                    spans.append((_POST, outer_ns, end_ns))
+            if state.prepare_span is not None:
+                spans.append((_PREPARE, *state.prepare_span))
+            rows += [
+                (begin, end, 0, step, iteration, -1, -1, 0, rank, 0, kind, 0, module, no_group, 0)
+                for kind, begin, end in spans
+            ]
+            recorder.write_rows(*rows)
 
     return forward
 
 
-def _part(recorder: Recorder, kind: Kind) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def make(call: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            state = recorder.state_of(self)
-            if state is None:
-                return call(self, *args, **kwargs)
-            begin_ns = time.time_ns()
-            result = call(self, *args, **kwargs)
-            recorder.write(
-                kind, begin_ns, time.time_ns(), iteration=state.iteration, module=state.id
-            )
-            return result
+def _run_ddp_forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _run_ddp_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begin_ns = time.time_ns()
+        result = call(self, *args, **kwargs)
+        state = recorder.state_of(self)
+        if state is not None:
+            state.module_span = (begin_ns, time.time_ns())
+        return result
 
-        return wrapper
-
-    return make
+    return _run_ddp_forward
 
 
 def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,13 +153,14 @@ def _prepare(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         state.launched_buckets = 0
         state.first_launch_ns = 0
         result = call(self, *args, **kwargs)
-        recorder.write(
-            Kind.PREPARE_FOR_BACKWARD,
-            begin_ns,
-            time.time_ns(),
-            iteration=state.iteration,
-            module=state.id,
-        )
+        state.prepare_span = (begin_ns, time.time_ns())
+        if not state.in_forward:  # by hand: no forward is there to write it
+            recorder.write(
+                Kind.PREPARE_FOR_BACKWARD,
+                *state.prepare_span,
+                iteration=state.iteration,
+                module=state.id,
+            )
         return result
 
     return prepare_for_backward

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import os
 import platform
 import socket
-import sys
-import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from ddpviz import events
-from ddpviz.events import NO_GROUP, NO_MODULE, Batch, Kind, Note
-from ddpviz.probe import backward, describe, lifecycle, tap
+from ddpviz.events import NO_GROUP, NO_MODULE, Kind
+from ddpviz.probe import describe, lifecycle, tap
 from ddpviz.probe.collectives import Collectives
+from ddpviz.probe.outlet import Outlet, Sink
 from ddpviz.probe.patches import Patches
-from ddpviz.probe.ring import Ring, RingFull
 from ddpviz.probe.state import Local, ModuleState
 
-Sink = Callable[[Batch], None]
 LEVELS = ("summary", "default")
-#: Kinds that the ``summary`` level leaves out.
-_DETAIL = {Kind.GRAD_READY, Kind.PRE_FORWARD, Kind.POST_FORWARD, Kind.MODULE_FORWARD}
-_FLUSH_INTERVAL_S = 0.1
+_STEP, _OPTIMIZER = int(Kind.STEP), int(Kind.OPTIMIZER)
 _LATE_COMPLETIONS_S = 0.5
 
 #: Taps that C++ may still point to, for as long as their DDP module lives.
@@ -44,8 +37,9 @@ _active: Recorder | None = None
 class Recorder:
     """Records this process. One at a time; ``close`` puts everything back.
 
-    ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, about every
-    100 ms. ``ring_path``: a file that keeps what was written even when the process is killed.
+    ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, every
+    ``flush_interval_s`` and at once for notes. ``ring_path``: a file that keeps what was written
+    even when the process is killed. ``capacity``: records that it holds.
     ``level``: "summary" (per step) or "default" (per parameter and bucket).
     Raises RuntimeError where another recorder is active, ValueError for an unknown level.
     """
@@ -58,6 +52,7 @@ class Recorder:
         rank: int | None = None,
         world_size: int | None = None,
         capacity: int = 65_536,
+        flush_interval_s: float = 1.0,
     ):
         if level not in LEVELS:
             raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
@@ -70,29 +65,23 @@ class Recorder:
         self.closed = False
         self.step_index = -1
         self.local = Local()
-        self._sinks = list(sinks)
-        self._omitted = _DETAIL if level == "summary" else frozenset()
-        self._ring = Ring(capacity, self.rank, ring_path)
+        self.detailed = level != "summary"
+        self._outlet = Outlet(self.rank, sinks, capacity, ring_path, flush_interval_s)
+        #: Rows of records, positional: the quick way in.
+        self.write_rows = self._outlet.write
+        self.write_ready = self._outlet.write_ready
+        self.note = self._outlet.note
+        self.label = self._outlet.label
+        self.flush = self._outlet.flush
         self._patches = Patches()
         self._states: dict[int, ModuleState] = {}
         self._by_reducer: dict[int, ModuleState] = {}
-        self._labels: dict[str, int] = {"": 0}
-        self._notes: list[Note] = []
-        self.ready_times: collections.deque[Any] = collections.deque()
-        self._lock = threading.Lock()
         self.collectives = Collectives(self)
-        self._flush_lock = threading.Lock()
-        self._batches = 0
         self._taps: list[tap.Tap] = []
         self._modules = 0
         self._step_begin_ns = 0
         self._explicit_step = False
-        self._said: list[str] = []
-        self._sinks_failed = False
         self._optimizer_handles: list[Any] = []
-        self._stopping = False
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ddpviz-flush", daemon=True)
         self.note(
             events.Process(
                 self.rank,
@@ -122,8 +111,7 @@ class Recorder:
             _active = None
             raise
         self._optimizer_handles = lifecycle.watch_optimizers(self)
-        self._thread.start()
-        self.flush()  # who records is on disk before anything that can be killed
+        self._outlet.start()  # who records is on disk before anything that can be killed
         return self
 
     def adopt(self, module: Any) -> None:
@@ -154,7 +142,7 @@ class Recorder:
         while self.collectives.pending and time.monotonic() < deadline:
             time.sleep(0.001)
         self.end_step(time.time_ns())
-        for state in self._states.values():
+        for state in self.states():
             self._release(state)
         for released in self._taps:
             released.release()
@@ -163,16 +151,7 @@ class Recorder:
         self._patches.restore()
         if _active is self:
             _active = None
-        self._stopping = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        self.flush()
-        self._ring.close(keep=self._sinks_failed)
-        for sink in self._sinks:
-            close = getattr(sink, "close", None)
-            if close is not None:
-                close()
+        self._outlet.close()
 
     def _release(self, state: ModuleState) -> None:
         ddp = state.ddp()
@@ -209,7 +188,6 @@ class Recorder:
         if not state.parameters:
             state.parameters = describe.reducer_parameters(ddp)
         module = describe.describe_module(ddp, state.id, state.parameters)
-        state.ready = backward.ready_rows(self.rank, state.id, module)
         state.last_stats = ddp.reducer.get_backward_stats()
         state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
         self.note(module)
@@ -231,13 +209,15 @@ class Recorder:
     def plan(self, ddp: Any, state: ModuleState, reason: str) -> None:
         """Note the Reducer's present bucket plan."""
         limits = state.initial_limits_bytes if reason == "construction" else None
+        if reason == "attached" and not getattr(ddp, "_has_rebuilt_buckets", False):
+            limits = []  # the constructor had others than the rebuild will have, and is over
         iteration = max(state.iteration, 0)
         try:
             state.plan = describe.read_plan(
                 ddp, state.parameters, state.id, state.plan_version + 1, iteration, reason, limits
             )
         except (RuntimeError, TypeError) as error:
-            self._say(f"the bucket plan is not available here, because {error}")
+            self._outlet.say(f"the bucket plan is not available here, because {error}")
             return
         state.plan_version += 1
         self.note(state.plan)
@@ -288,10 +268,11 @@ class Recorder:
 
     def optimizer_stepped(self, begin_ns: int, label: str) -> None:
         """The optimizer's step is over; so is the training step."""
-        end_ns = time.time_ns()
-        self.write(Kind.OPTIMIZER, begin_ns, end_ns, label=self.label(label))
+        end_ns, step = time.time_ns(), self.current_step
+        rows = [self._row(_OPTIMIZER, begin_ns, end_ns, step, -1, self.label(label))]
         if not self._explicit_step:
-            self.end_step(end_ns)
+            rows += self._step_row(end_ns)
+        self.write_rows(*rows)
 
     def _begin_step(self, begin_ns: int) -> None:
         self.step_index += 1
@@ -304,11 +285,24 @@ class Recorder:
 
     def end_step(self, end_ns: int) -> None:
         """Close the open step, if there is one."""
-        if self._step_begin_ns:
-            self.write(Kind.STEP, self._step_begin_ns, end_ns, index=self.step_index)
-        self._step_begin_ns = 0
+        self.write_rows(*self._step_row(end_ns))
+
+    def _step_row(self, end_ns: int) -> list[tuple[int, ...]]:
+        """The open step's record, if there is one; it is open no more."""
+        begin_ns, self._step_begin_ns = self._step_begin_ns, 0
         for state in self.states():
             state.synced_in_step = False
+        if not begin_ns:
+            return []
+        return [self._row(_STEP, begin_ns, end_ns, self.step_index, self.step_index, 0)]
+
+    def _row(
+        self, kind: int, begin_ns: int, end_ns: int, step: int, index: int, label: int
+    ) -> tuple[int, ...]:
+        return (
+            begin_ns, end_ns, 0, step, -1, index, -1, label,
+            self.rank, 0, kind, 0, NO_MODULE, NO_GROUP, 0,
+        )  # fmt: skip
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -328,40 +322,15 @@ class Recorder:
         module: int = NO_MODULE,
         group: int = NO_GROUP,
     ) -> None:
-        """One record. A full ring is flushed by the caller's own thread: nothing is dropped."""
-        if kind in self._omitted:
-            return
+        """One record, by name."""
         if step is None:
             step = self.current_step
-        while True:
-            try:
-                return self._ring.write(
-                    begin_ns, end_ns, nbytes, step, iteration, index, sequence, label,
-                    self.rank, flags, kind, cause, module, group, 0,
-                )  # fmt: skip
-            except RingFull:
-                if self._ring.capacity == 0:  # closed: a late completion has nowhere to go
-                    return
-                self.flush()
-
-    def note(self, note: Note) -> None:
-        """A note goes out before the records that refer to it, and at once: the ring has no notes.
-
-        By the flush thread: flushing here would put milliseconds of file and network work between
-        a bucket's launch and the end of its backward, and show them as hidden communication.
-        """
-        with self._lock:
-            self._notes.append(note)
-        self._wake.set()
-
-    def label(self, text: str) -> int:
-        """The id of a text, interned."""
-        found = self._labels.get(text)
-        if found is None:
-            with self._lock:
-                found = self._labels.setdefault(text, len(self._labels) % 65_536)
-            self.note(events.Label(found, text))
-        return found
+        self.write_rows(
+            (
+                begin_ns, end_ns, nbytes, step, iteration, index, sequence, label,
+                self.rank, flags, kind, cause, module, group, 0,
+            )
+        )  # fmt: skip
 
     def failed(self, error: BaseException) -> None:
         """This rank failed: a FAILED record and the traceback, flushed at once."""
@@ -376,48 +345,6 @@ class Recorder:
     def current(self) -> str:
         """What this rank is in right now, for a person; empty outside any collective."""
         return self.collectives.current
-
-    # --- out -----------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """Hand everything written so far to the sinks. From any thread."""
-        with self._flush_lock:
-            ready = []
-            while self.ready_times:
-                ready.append(backward.expand_ready_times(*self.ready_times.popleft()))
-            records = self._ring.take()
-            if ready:
-                records = np.concatenate([records, *ready])
-            with self._lock:
-                notes, self._notes = tuple(self._notes), []
-            if not len(records) and not notes:
-                return
-            batch = Batch(self.rank, self._batches, records, notes)
-            self._batches += 1
-            for sink in self._sinks:
-                try:
-                    sink(batch)
-                except Exception as error:
-                    self._sink_failed(sink, error)
-            self._ring.flushed()
-
-    def _sink_failed(self, sink: Sink, error: Exception) -> None:
-        self._sinks_failed = True
-        self._say(f"the sink {sink!r} failed: {type(error).__name__}: {error}")
-
-    def _say(self, message: str) -> None:
-        if message not in self._said:  # once; training goes on
-            self._said.append(message)
-            print(f"ddpviz: {message}", file=sys.stderr)
-
-    def _run(self) -> None:
-        while not self._stopping:
-            self._wake.wait(_FLUSH_INTERVAL_S)
-            self._wake.clear()
-            try:
-                self.flush()
-            except Exception as error:  # recording must not stop for good
-                self._say(f"a batch was not written: {type(error).__name__}: {error}")
 
 
 def _is_builtin(hook: Any) -> bool:

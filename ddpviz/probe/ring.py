@@ -11,33 +11,54 @@ import mmap
 import os
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ddpviz.events import RECORD, RECORD_STRUCT, VERSION
+from ddpviz.probe.packed import layout, packed, unpack, whole
 
 _HEADER = struct.Struct("<8sIIQQ")  # magic, version, rank, capacity, flushed
 _HEADER_BYTES = 64
 _FLUSHED_OFFSET = 24
 _COUNT = struct.Struct("<Q")
 _MAGIC = b"DDPVRING"
+_SLOT_BYTES = RECORD.itemsize
+_NOTHING = (0,) * 15  # a slot without a record, where a lap ends early
+_pack_into = RECORD_STRUCT.pack_into
+
+
+def _offset(slot: int) -> int:
+    return _HEADER_BYTES + slot * _SLOT_BYTES
 
 
 class RingFull(Exception):
-    """No free slot: take and :meth:`Ring.flushed` first."""
+    """No free slot, and nobody who would make room."""
+
+
+def _refuse() -> None:
+    raise RingFull
 
 
 class Ring:
     """Single process, many writing threads, one taking thread at a time.
 
-    ``capacity`` in records (52 bytes each). A file already at ``path`` was left by a killed
-    process: it is kept beside the new one as ``<path>.1``, ``.2``, ….
+    ``capacity`` in slots (52 bytes, a record each). A file already at ``path`` was left by a
+    killed process: it is kept beside the new one as ``<path>.1``, ``.2``, …. ``make_room`` is
+    called by a writer that finds the ring full, ``wake`` by those that find it half full.
     """
 
-    def __init__(self, capacity: int = 65_536, rank: int = 0, path: str | Path | None = None):
-        size = _HEADER_BYTES + capacity * RECORD.itemsize
+    def __init__(
+        self,
+        capacity: int = 65_536,
+        rank: int = 0,
+        path: str | Path | None = None,
+        make_room: Callable[[], None] = _refuse,
+        wake: Callable[[], None] = lambda: None,
+    ):
+        size = _HEADER_BYTES + capacity * _SLOT_BYTES
         self.capacity = capacity
         self.path = Path(path) if path is not None else None
         if self.path is None:
@@ -51,36 +72,82 @@ class Ring:
             finally:
                 os.close(descriptor)
         _HEADER.pack_into(self._memory, 0, _MAGIC, VERSION, rank, capacity, 0)
-        self._records = np.frombuffer(self._memory, RECORD, capacity, _HEADER_BYTES)
+        self._slots = np.frombuffer(self._memory, RECORD, capacity, _HEADER_BYTES)
+        self._make_room, self._wake = make_room, wake
         self._lock = threading.Lock()
         self._written = 0
         self._taken = 0
         self._flushed = 0
 
-    def write(self, *fields: int) -> None:
-        """One record, the fields of ``events.RECORD`` in order without ``spare``.
+    def write(self, *rows: tuple[int, ...]) -> None:
+        """Records, each the fields of ``events.RECORD`` in order without ``spare``; all or none.
+
+        A closed ring takes nothing. Raises RingFull.
+        """
+        count = len(rows)
+        while True:
+            with self._lock:
+                written = self._written
+                waiting = written - self._flushed + count
+                if waiting <= self.capacity:
+                    for row in rows:
+                        lap, slot = divmod(written, self.capacity)
+                        _pack_into(
+                            self._memory,
+                            _HEADER_BYTES + slot * _SLOT_BYTES,
+                            *row,
+                            lap % 255 + 1,  # tells a reader of the file which lap the slot is of
+                        )
+                        written += 1
+                    self._written = written
+                    break
+                if self.capacity == 0:
+                    return
+            self._make_room()
+        if waiting * 2 > self.capacity:
+            self._wake()
+
+    def write_ready(self, header: tuple[int, ...], times: list[int]) -> None:
+        """Grad-ready times of a backward, packed: see :mod:`ddpviz.probe.packed`.
 
         Raises RingFull.
         """
-        with self._lock:
-            written = self._written
-            if written - self._flushed >= self.capacity:
-                raise RingFull
-            lap, slot = divmod(written, self.capacity)
-            RECORD_STRUCT.pack_into(
-                self._memory,
-                _HEADER_BYTES + slot * RECORD_STRUCT.size,
-                *fields,
-                lap % 255 + 1,  # tells a reader of the file which lap the slot is of
-            )
-            self._written = written + 1
+        packer, size = layout(len(times))
+        size += 1
+        if size > self.capacity:
+            for record in _records(packed(header, times)):
+                self.write(tuple(record.tolist())[:-1])
+            return
+        while True:
+            with self._lock:
+                if self.capacity == 0:
+                    return
+                written = self._written
+                lap, slot = divmod(written, self.capacity)
+                rest = self.capacity - slot
+                skipped = rest if rest < size else 0  # the numbers lie in one piece
+                waiting = written - self._flushed + skipped + size
+                if waiting <= self.capacity:
+                    for _ in range(skipped):
+                        _pack_into(self._memory, _offset(slot), *_NOTHING, lap % 255 + 1)
+                        slot += 1
+                    if skipped:
+                        lap, slot = lap + 1, 0
+                    # The header last: once it is there, so is all that it announces.
+                    packer.pack_into(self._memory, _offset(slot + 1), *times)
+                    _pack_into(self._memory, _offset(slot), *header, lap % 255 + 1)
+                    self._written = written + skipped + size
+                    break
+            self._make_room()
+        if waiting * 2 > self.capacity:
+            self._wake()
 
     def take(self) -> np.ndarray:
         """A copy of what was written since the last take. Its slots stay held until flushed."""
         with self._lock:
-            records = _slice(self._records, self._taken, self._written)
+            slots = _slice(self._slots, self._taken, self._written)
             self._taken = self._written
-            return records
+        return _records(slots)
 
     def flushed(self) -> None:
         """All that was taken has reached its sinks: free the slots."""
@@ -102,7 +169,7 @@ class Ring:
         """Free the memory; remove the file where all in it has reached the sinks (unless kept)."""
         with self._lock:
             complete = self._flushed == self._written and not keep
-            self._records = np.zeros(0, RECORD)
+            self._slots = np.zeros(0, RECORD)
             self._flushed = self._written = self._taken = 0
             self.capacity = 0
             if isinstance(self._memory, mmap.mmap):
@@ -146,10 +213,14 @@ def read_ring(path: str | Path) -> tuple[np.ndarray, int]:
     _, version, rank, capacity, flushed = _HEADER.unpack_from(data)
     if version > VERSION:
         raise ValueError(f"{path} is a ring of version {version}, expected at most {VERSION}")
-    if capacity == 0 or len(data) != _HEADER_BYTES + capacity * RECORD.itemsize:
+    if capacity == 0 or len(data) != _HEADER_BYTES + capacity * _SLOT_BYTES:
         raise ValueError(f"{path} holds {len(data)} bytes, not the {capacity} records it declares")
-    records = np.frombuffer(data, RECORD, capacity, _HEADER_BYTES)
+    slots = np.frombuffer(data, RECORD, capacity, _HEADER_BYTES)
     order = np.arange(flushed, flushed + capacity)
-    present = records["spare"][order % capacity] == order // capacity % 255 + 1
-    count = capacity if present.all() else int(np.argmin(present))
-    return _slice(records, flushed, flushed + count), rank
+    slots = _slice(slots, flushed, flushed + capacity)
+    return _records(slots[: whole(slots, order // capacity % 255 + 1)]), rank
+
+
+def _records(slots: np.ndarray) -> np.ndarray:
+    records = unpack(slots)
+    return records[records["kind"] != 0] if (records["kind"] == 0).any() else records

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ddpviz import events
 from ddpviz.events import Cause
 
@@ -23,6 +21,7 @@ class Local(threading.local):
     hook_bucket: int = -1
     hook_state: ModuleState | None = None
     in_backward: bool = False
+    finalized: list[tuple[int, ...]] = []  # records that leave with the backward's own
     state: ModuleState | None = None
 
 
@@ -40,9 +39,11 @@ class ModuleState:
         self.plan_version = -1
         self.plan: events.Plan | None = None
         self.configuration_version = 0
-        self.ready = np.zeros(0, events.RECORD)  # GRAD_READY rows, constant fields filled in
         self.last_stats: list[int] = []
         self.initial_limits_bytes: list[int] | None = None
+        self.module_span: tuple[int, int] | None = None  # of the forward that runs, once known
+        self.prepare_span: tuple[int, int] | None = None
+        self.in_forward = False
         self.prepared_ns = 0
         self.launched_buckets = 0
         self.first_launch_ns = 0
@@ -52,6 +53,11 @@ class ModuleState:
         self.python_hook = False
         self.delayed = False  # this backward's buckets are reduced after it (static_graph)
         self.steps_ns: list[tuple[int, int]] = []
+
+    def enter_forward(self) -> None:
+        """What the parts of a forward leave here is of this one."""
+        self.in_forward = True
+        self.module_span = self.prepare_span = None
 
 
 def in_cause(recorder: Recorder, cause: Cause, call: Callable[..., Any]) -> Callable[..., Any]:

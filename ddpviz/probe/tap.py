@@ -46,6 +46,10 @@ _INPUT_POSITION = {
     "alltoall_base": 1,
     "all_to_all_single": 1,
 }
+# Plain numbers: an enum's operators are Python, and cost as much as a record.
+_ENQUEUED, _FAILED, _FROM_HOOK = int(Flag.ENQUEUED), int(Flag.FAILED), int(Flag.FROM_HOOK)
+_STRIDED = torch.strided
+_BUCKET, _USED_MAP = int(Cause.BUCKET), int(Cause.USED_MAP)
 _METHODS = tuple(name for name in _INPUT_POSITION if hasattr(dist.ProcessGroup, name))
 _ORIGINALS: dict[str, Any] = {name: getattr(dist.ProcessGroup, name) for name in _METHODS}
 
@@ -168,35 +172,39 @@ def watch_python_callers(recorder: Recorder, patches: Patches) -> None:
 def _observe(
     recorder: Recorder, state: ModuleState | None, name: str, inner: Any, args: Any, kwargs: Any
 ) -> Any:
-    tensors = _inputs(name, args)
-    dtype = tensors[0].dtype if tensors else None
-    nbytes = 0
+    # Whoever called the group: the engine, Python code, or nobody: CUDA's autograd threads have
+    # no Python frames of their own.
+    caller: Any = sys._getframe(1).f_back
+    from_cpp = caller is None or caller.f_code.co_name == "_engine_run_backward"
+    if from_cpp and state is not None and name == "allreduce":  # the Reducer: nothing to search
+        tensors = args[0]
+        # Gradients are never integers; the used-parameter map is an int32 tensor.
+        cause, flags = _USED_MAP if tensors[0].dtype is torch.int32 else _BUCKET, 0
+    else:
+        tensors = _inputs(name, args)
+        cause, flags, state = _cause(recorder, state, caller, from_cpp)
+    dtype, nbytes, ended = None, 0, 0
     for tensor in tensors:
-        nbytes += tensor.nbytes if tensor.layout is torch.strided else _sparse_bytes(tensor)
-    cause, flags, state = _cause(recorder, state, name, dtype)
-    # On CUDA the future completes when the work is enqueued; the stream runs it later.
-    ended = Flag.ENQUEUED if tensors and tensors[0].is_cuda else 0
+        nbytes += tensor.nbytes if tensor.layout is _STRIDED else _sparse_bytes(tensor)
+    if tensors:
+        dtype = tensors[0].dtype
+        if tensors[0].is_cuda:
+            # The future completes when the work is enqueued; the stream runs it later.
+            ended = _ENQUEUED
     begin_ns = time.time_ns()
-    done = recorder.collectives.launched(state, inner, name, dtype, nbytes, cause, flags, begin_ns)
+    completed, unwatched = recorder.collectives.launched(
+        state, inner, name, dtype, nbytes, cause, flags, begin_ns, ended
+    )
     try:
         work = _ORIGINALS[name](inner, *args, **kwargs)
     except BaseException:
-        done(Flag.FAILED)
+        unwatched(_FAILED)
         raise
     try:
         future = work.get_future()
     except (AttributeError, RuntimeError, ValueError):  # no work, or a backend without futures
-        done(None)
+        unwatched(None)
         return work
-
-    def completed(future: Any) -> None:
-        try:
-            future.value()
-        except Exception:
-            done(ended | Flag.FAILED)
-        else:
-            done(ended)
-
     _add_done_callback(future, completed)
     return work
 
@@ -226,25 +234,19 @@ def _inputs(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
 
 
 def _cause(
-    recorder: Recorder, state: ModuleState | None, name: str, dtype: torch.dtype | None
+    recorder: Recorder, state: ModuleState | None, frame: Any, from_cpp: bool
 ) -> tuple[int, int, ModuleState | None]:
-    """Why, with which reservation, and for which DDP module this collective is issued."""
+    """Why, with which reservation, and for which DDP module this collective is issued.
+
+    ``frame``: of the caller.
+    """
     local = recorder.local
     if local.cause:
         return local.cause, 0, state
-    # Whoever called the tap: the engine, Python code, or nobody: CUDA's autograd threads have no
-    # Python frames of their own, where sys._getframe(3) would raise.
-    frame: Any = sys._getframe()
-    for _ in range(3):
-        frame = frame and frame.f_back
-    from_cpp = frame is None or frame.f_code.co_name == "_engine_run_backward"
     if from_cpp:
-        if state is None or name != "allreduce":
-            return Cause.UNKNOWN, 0, state
-        # Gradients are never integers; the used-parameter map is an int32 tensor.
-        return (Cause.USED_MAP if dtype == torch.int32 else Cause.BUCKET), 0, state
+        return Cause.UNKNOWN, 0, state
     if local.hook_bucket >= 0:  # a hook may use any group, so the module is the hook's
-        return Cause.BUCKET, Flag.FROM_HOOK, local.hook_state
+        return Cause.BUCKET, _FROM_HOOK, local.hook_state
     depth = 0
     while frame is not None and depth < 12:
         if frame.f_code.co_filename.endswith("torch/nn/modules/_functions.py"):
@@ -253,5 +255,5 @@ def _cause(
     hooked = state if state is not None else recorder.in_backward_with_hook()
     if hooked is not None and hooked.in_backward and hooked.python_hook:
         # A hook's continuation, or a hook registered before recording began.
-        return Cause.BUCKET, Flag.FROM_HOOK | Flag.INFERRED, hooked
+        return Cause.BUCKET, _FROM_HOOK | Flag.INFERRED, hooked
     return Cause.USER, 0, state

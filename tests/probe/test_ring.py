@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddpviz.events import RECORD
+from ddpviz.events import RECORD, Kind
 from ddpviz.probe.ring import Ring, RingFull, read_ring
 
 
 def write(ring: Ring, *indices: int) -> None:
     for index in indices:
-        ring.write(index, index, 0, 0, 0, index, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+        ring.write((index, index, 0, 0, 0, index, 0, 0, 0, 0, 1, 0, 0, 0, 0))
 
 
 def test_records_come_out_once_and_in_order() -> None:
@@ -55,7 +55,7 @@ ring = Ring(5, 3, {str(path)!r})
 for index in range(20 + {unflushed}):
     if index and index <= 20 and index % 4 == 0:
         ring.take(); ring.flushed()
-    ring.write(index, index, 0, 0, 0, index, 0, 0, 3, 0, 1, 0, 0, 0, 0)
+    ring.write((index, index, 0, 0, 0, index, 0, 0, 3, 0, 1, 0, 0, 0, 0))
     if index == 19:
         ring.take(); ring.flushed()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -103,8 +103,67 @@ def test_a_cut_or_foreign_ring_is_refused_in_a_sentence(tmp_path: Path, cut: int
 
 def test_record_layout_is_the_structs() -> None:
     ring = Ring(capacity=2)
-    ring.write(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+    ring.write((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
     record = ring.take()[0]
     values = [int(record[name]) for name in (RECORD.names or ())]
     assert values == [*range(1, 16), 1]  # spare: the lap
     assert isinstance(record, np.void)
+
+
+def ready(ring: Ring, step: int, times: list[int]) -> None:
+    ring.write_ready((1000, 9000, 0, step, step, len(times), -1, 0, 0, 0, 255, 0, 0, 255, 0), times)
+
+
+#: A time whose bytes look like a slot that announces packed times.
+TRAP = int.from_bytes(b"\xff" * 7, "little")
+
+
+def test_packed_times_come_out_as_records_wherever_they_lie_in_the_ring() -> None:
+    """At every place in the ring, also where it ends in the middle of the numbers."""
+    ring = Ring(capacity=11)
+    for step in range(40):
+        write(ring, step)
+        ready(ring, step, [5, 0, TRAP, 7, 8, 9, TRAP, 11])
+        records = ring.take()
+        ring.flushed()
+        assert records["kind"].tolist() == [1] + [int(Kind.GRAD_READY)] * 7
+        assert records["index"].tolist() == [step, 0, 2, 3, 4, 5, 6, 7]
+        assert (records["begin_ns"][1:] - 1000).tolist() == [5, TRAP, 7, 8, 9, TRAP, 11]
+        assert (records["step"][1:] == step).all() and (records["iteration"][1:] == step).all()
+
+
+def test_more_times_than_the_ring_holds_go_out_as_records() -> None:
+    taken: list[np.ndarray] = []
+
+    def make_room() -> None:
+        taken.append(ring.take())
+        ring.flushed()
+
+    ring = Ring(capacity=4, make_room=make_room)
+    ready(ring, 0, list(range(1, 41)))
+    make_room()
+    records = np.concatenate(taken)
+    assert records["index"].tolist() == list(range(40))
+    assert (records["begin_ns"] - 1000).tolist() == list(range(1, 41))
+
+
+@pytest.mark.parametrize("capacity", [29, 30, 31, 32])
+@pytest.mark.parametrize("unflushed", [0, 1, 5])
+def test_packed_times_survive_a_kill(tmp_path: Path, unflushed: int, capacity: int) -> None:
+    path = tmp_path / "rank-0000.ring"
+    script = f"""
+import os, signal
+from ddpviz.probe.ring import Ring
+ring = Ring({capacity}, 0, {str(path)!r})
+for step in range(20 + {unflushed}):
+    ring.write_ready((0, 0, 0, step, 0, 8, -1, 0, 0, 0, 255, 0, 0, 255, 0), [{TRAP}] * 8)
+    ring.write((0, 0, 0, step, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0))
+    if step <= 19:
+        ring.take(); ring.flushed()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=os.getcwd(), timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    records, _ = read_ring(path)
+    expected = [step for step in range(20, 20 + unflushed) for _ in range(9)]
+    assert records["step"].tolist() == expected
