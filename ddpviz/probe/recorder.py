@@ -128,7 +128,11 @@ class Recorder:
         # On the Reducer alone: DDP's own _update_process_group would reset it and cost a rebuild.
         ddp.reducer._update_process_group(state.tap)
         state.iteration = -1
-        state.synced_backwards = int(any(ddp.reducer.get_backward_stats()))
+        # Its first static step leaves no statistics, but this (torch >= 1.13).
+        state.synced_backwards = int(
+            any(ddp.reducer.get_backward_stats())
+            or getattr(ddp, "_static_graph_delay_allreduce_enqueued", False)
+        )
         self.built(ddp, state, "attached")
 
     def close(self) -> None:
