@@ -285,10 +285,23 @@ class Failure:
     traceback: str
 
 
-Note: TypeAlias = Label | Process | Group | Module | Plan | Configuration | Failure
+@dataclasses.dataclass(frozen=True)
+class Unavailable:
+    """What cannot be seen of a module, and why: nothing may be concluded from its absence.
+
+    ``what``: "buckets". ``why``: completes "not available here, because".
+    """
+
+    module: int
+    what: str
+    time_ns: int
+    why: str
+
+
+Note: TypeAlias = Label | Process | Group | Module | Plan | Configuration | Failure | Unavailable
 _NOTES: dict[str, Any] = {
     cls.__name__.lower(): cls
-    for cls in (Label, Process, Group, Module, Plan, Configuration, Failure)
+    for cls in (Label, Process, Group, Module, Plan, Configuration, Failure, Unavailable)
 }
 _NESTED: dict[str, dict[Any, Any]] = {
     "parameters": {Module: Tensor},

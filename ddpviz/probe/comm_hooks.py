@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def watch(recorder: Recorder, patches: Patches) -> None:
     """Wrap ``register_comm_hook``, so that hooks registered from now on are recorded."""
     patches.wrap(DDP, "register_comm_hook", lambda call: _register_comm_hook(recorder, call))
+    patches.wrap(DDP, "_register_builtin_comm_hook", lambda call: _register_builtin(recorder, call))
 
 
 def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,6 +36,16 @@ def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callabl
         return result
 
     return register_comm_hook
+
+
+def _register_builtin(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _register_builtin_comm_hook(self: Any, comm_hook_type: Any) -> Any:
+        result = call(self, comm_hook_type)
+        if recorder.state_of(self) is not None:
+            recorder.configured(self)
+        return result
+
+    return _register_builtin_comm_hook
 
 
 class RecordedHook:

@@ -99,7 +99,10 @@ def first_bucket_bytes_cap(ddp: Any) -> int:
 def comm_hook_name(ddp: Any) -> str:
     """The registered hook's qualified name; empty for DDP's own all-reduce."""
     hooks = getattr(ddp, "_comm_hooks", [])
-    return str(getattr(hooks[-1][0], "__qualname__", hooks[-1][0])) if hooks else ""
+    if hooks:
+        return str(getattr(hooks[-1][0], "__qualname__", hooks[-1][0]))
+    # A hook built into C++ is known to DDP's logger alone.
+    return str(ddp._get_ddp_logging_data().get("comm_hook", ""))
 
 
 def read_plan(

@@ -134,6 +134,14 @@ class Recorder:
             or getattr(ddp, "_static_graph_delay_allreduce_enqueued", False)
         )
         self.built(ddp, state, "attached")
+        if describe.comm_hook_name(ddp) and not ddp._comm_hooks:
+            # C++ keeps the process group that a built-in hook was registered with.
+            why = (
+                "a comm hook built into torch was registered before recording began: "
+                "attach first, then register it"
+            )
+            self.note(events.Unavailable(state.id, "buckets", time.time_ns(), why))
+            self._outlet.say(f"buckets are not available here, because {why}")
 
     def close(self) -> None:
         """Record no more, give every module its group back, flush. Idempotent."""

@@ -23,6 +23,7 @@ from ddpviz.events import (
     Note,
     Plan,
     Process,
+    Unavailable,
 )
 
 #: ``Batch.sequence`` of records that came outside the numbering: read back from a ring file.
@@ -67,7 +68,7 @@ class Offsets:
             return dataclasses.replace(note, id=note.id + self.group)
         if isinstance(note, Module):
             return dataclasses.replace(note, id=note.id + self.module)
-        if isinstance(note, (Plan, Configuration)):
+        if isinstance(note, (Plan, Configuration, Unavailable)):
             return dataclasses.replace(note, module=note.module + self.module)
         if isinstance(note, Failure) and note.step >= 0:
             return dataclasses.replace(note, step=note.step + self.step)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 
-from ddpviz.events import Cause, Kind
+from ddpviz.events import Cause, Configuration, Kind, Unavailable
+from ddpviz.probe import Recorder
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
 
@@ -65,10 +69,6 @@ def test_attach_records_the_steps_between_and_says_what_is_wrong(tmp_path: Path)
 
 def join(rank: int, world_size: int) -> dict[str, int]:
     """Rank 1 has one batch more than rank 0: rank 0 shadows its last step."""
-    import numpy as np
-
-    from ddpviz.probe import Recorder
-
     batches: list[Any] = []
     recorder = Recorder(sinks=[batches.append]).install()
     modules = scenarios.build("join")
@@ -90,12 +90,6 @@ def test_join_collectives_and_shadows_are_told_apart() -> None:
 
 
 def users_own(rank: int, world_size: int) -> list[str]:
-    import numpy as np
-    import torch
-    import torch.distributed as dist
-
-    from ddpviz.probe import Recorder
-
     batches: list[Any] = []
     recorder = Recorder(sinks=[batches.append]).install()
     modules = scenarios.build("plain")
@@ -115,3 +109,38 @@ def users_own(rank: int, world_size: int) -> list[str]:
 def test_a_users_own_collectives_are_recorded_as_such(world_size: int) -> None:
     for seen in run_ranks(users_own, world_size):
         assert seen == ["allreduce float32 20", "barrier 0", "allgather float32 8"]
+
+
+def builtin_hook(rank: int, world_size: int) -> dict[str, Any]:
+    found = {}
+    for registered in ("before", "after"):
+        batches: list[Any] = []
+        recorder = Recorder(sinks=[batches.append]).install()
+        modules = scenarios.build("plain")
+        if registered == "before":
+            recorder.close()
+            modules = scenarios.build("builtin_hook")
+            recorder = Recorder(sinks=[batches.append]).install()
+            recorder.adopt(modules[0])
+        else:
+            modules[0]._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
+        scenarios.train("plain", rank, modules, 3)
+        recorder.close()
+        records = np.concatenate([batch.records for batch in batches])
+        notes = [note for batch in batches for note in batch.notes]
+        found[registered] = {
+            "buckets": int((records["cause"] == Cause.BUCKET).sum()),
+            "hooks": [n.values["comm_hook"] for n in notes if isinstance(n, Configuration)],
+            "unavailable": [(n.what, n.why) for n in notes if isinstance(n, Unavailable)],
+        }
+    return found
+
+
+def test_a_builtin_hook_from_before_hides_the_buckets_and_the_recording_says_so() -> None:
+    for found in run_ranks(builtin_hook, 2):
+        before, after = found["before"], found["after"]
+        assert before["buckets"] == 0 and after["buckets"] > 0
+        assert before["hooks"][-1] == after["hooks"][-1] == "BuiltinCommHookType.FP16_COMPRESS"
+        ((what, why),) = before["unavailable"]
+        assert what == "buckets" and "attach first" in why
+        assert not after["unavailable"]
