@@ -13,7 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ddpviz.probe.recorder import Recorder, check_free, check_module
+import torch
+import torch.distributed as dist
+
+from ddpviz.probe.recorder import LEVELS, Recorder, check_free, check_module
 from ddpviz.recording import RankWriter, Recording, ring_path
 
 
@@ -61,47 +64,59 @@ def attach(modules: Any, out: str | Path | None = None, *, level: str = "default
     "default". Call it on every rank, between two steps; DDP modules built while attached are
     recorded as well.
 
-    Raises TypeError for anything but DDP modules, RuntimeError where this process is being
-    recorded already, FileExistsError where ``out`` holds this rank's recording.
+    Raises TypeError for anything but DDP modules, ValueError for an unknown level, RuntimeError
+    where this process is being recorded already, FileExistsError where ``out`` holds this rank's
+    recording. Whatever goes wrong, no file of this rank is left in ``out``.
     """
     found = (
         list(modules) if isinstance(modules, Iterable) and not _is_module(modules) else [modules]
     )
     for module in found:
         check_module(module)
+    if level not in LEVELS:
+        raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
     check_free()
-    if out is None:
-        recording = Recording()
-        recorder = Recorder(sinks=[recording.append], level=level)
-        directory = None
-    else:
-        recording = None
-        recorder, directory = _to_directory(Path(out), level)
-    try:
-        recorder.install()
-        for module in found:
-            recorder.adopt(module)
-    except BaseException:
-        recorder.close()
-        raise
-    return Attachment(recorder, recording, directory)
+    if out is not None:
+        return Attachment(_to_directory(Path(out), level, found), None, Path(out))
+    recording = Recording()
+    recorder = Recorder(sinks=[recording.append], level=level)
+    _follow(recorder, found)
+    return Attachment(recorder, recording, None)
 
 
-def _to_directory(out: Path, level: str) -> tuple[Recorder, Path]:
-    import torch.distributed as dist
-
+def _to_directory(out: Path, level: str, modules: list[Any]) -> Recorder:
     rank = dist.get_rank() if dist.is_initialized() else 0
-    if list(out.glob(f"rank-{rank:04d}.*")):
+    ours = f"rank-{rank:04d}.*"
+    if list(out.glob(ours)):
         raise FileExistsError(
             f"found a recording of rank {rank} in {out}, expected a directory without one: "
             "name another, or move that one away"
         )
     out.mkdir(parents=True, exist_ok=True)
-    writer = RankWriter(out, rank)
-    return Recorder(sinks=[writer], level=level, ring_path=ring_path(out, rank)), out
+    try:
+        writer = RankWriter(out, rank)
+        try:
+            recorder = Recorder(sinks=[writer], level=level, ring_path=ring_path(out, rank))
+        except BaseException:
+            writer.close()
+            raise
+        _follow(recorder, modules)
+    except BaseException:
+        for file in out.glob(ours):
+            file.unlink()
+        raise
+    return recorder
+
+
+def _follow(recorder: Recorder, modules: list[Any]) -> None:
+    try:
+        recorder.install()
+        for module in modules:
+            recorder.adopt(module)
+    except BaseException:
+        recorder.close()
+        raise
 
 
 def _is_module(value: Any) -> bool:
-    import torch
-
     return isinstance(value, torch.nn.Module)

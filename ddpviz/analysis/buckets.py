@@ -7,10 +7,11 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis.calls import arrivals, calls, of_buckets
+from ddpviz.analysis.calls import UNSPLIT, Unsplit, arrivals, calls, of_buckets
 from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
+    SHARED_ID,
     find,
     listed,
     ordered,
@@ -46,6 +47,7 @@ _SCHEMA = {
     "sequence": "int64",
     "plan_version": "int64",
     "derived": "str",
+    "unsplit": "str",
 }
 #: A run (rank, module, iteration) and a bucket in one key: run position, launch order.
 _BUCKET_BITS = 31
@@ -56,21 +58,25 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
 
     Marks, epoch ns, <NA> where unknown: ``first_ready_ns``, ``full_ns`` (first and last gradient
     ready), ``launched_ns`` (its first collective), ``last_launched_ns`` (that collective on the
-    last rank), ``done_ns`` (its last collective), ``copied_ns`` (finalize ended: an upper bound).
+    last rank), ``done_ns`` (its last collective), ``copied_ns`` (finalize ended: an upper bound,
+    but on CUDA, where the host does not wait for it).
     Stretches between them in ms, NaN where a mark is unknown: ``filling_ms``,
-    ``head_of_line_ms``, ``wait_for_rank_ms``, ``transfer_ms``.
+    ``head_of_line_ms``, ``wait_for_rank_ms``, ``transfer_ms``. The last two compare ranks, so they
+    need one clock that saw the transfer: where ``unsplit`` gives a reason they are NaN, and what is
+    known is the whole from launch to completion.
 
     ``bytes``, ``parameters``: by the plan of that iteration, without one the bytes sent and 0.
     ``last_parameter``: whose gradient came last, "" where unknown. ``last_rank``: who launched
     last; for a bucket that never completed, who never launched it. ``sequence``, ``plan_version``:
     -1 where unknown. ``derived``: the columns, comma-separated, that are not differences of two
     measured marks or are bounds only. A bucket that was filled in part but never launched (its
-    backward did not finish) has no ``launched_ns``.
+    backward did not finish) has no ``launched_ns``. Modules after the 254th share an id, so their
+    buckets are not told apart and left out.
     ``attrs["clipped"]``: rows whose last launch was recorded after their own completion.
     """
     every_call = calls(source, step)
-    reduced = of_buckets(every_call)
-    ready = source.records(kinds=Kind.GRAD_READY, steps=listed(step))
+    reduced = _told_apart(of_buckets(every_call))
+    ready = _told_apart(source.records(kinds=Kind.GRAD_READY, steps=listed(step)))
     finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
     runs = np.unique(np.concatenate([run_keys(reduced), run_keys(ready)]))
     index = plan_index(source)
@@ -100,7 +106,12 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     done_ns = pick(launch.done_ns, at, 0)
     head_of_line_ms = np.maximum(since_ms(full_ns, launched_ns), 0.0)
     clipped = pick(who.clipped, at, False)
+    unsplit = np.where((launch.flags & Flag.ENQUEUED) != 0, Unsplit.ENQUEUED, who.unsplit)
+    unsplit = pick(unsplit, at, Unsplit.SPLIT)
+    split = unsplit == Unsplit.SPLIT
     bounded = _bounded(every_call, reduced, launch, at) & (done_ns > 0)
+    copied = (at >= 0) & (unsplit != Unsplit.ENQUEUED)
+    copied_ns = np.where(copied, copied_ns[run], 0)
     result = table(
         _SCHEMA,
         {
@@ -122,11 +133,11 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
             "launched_ns": launched_ns,
             "last_launched_ns": last_launched_ns,
             "done_ns": done_ns,
-            "copied_ns": np.where(at >= 0, copied_ns[run], 0),
+            "copied_ns": copied_ns,
             "filling_ms": since_ms(first_ready_ns, full_ns),
             "head_of_line_ms": head_of_line_ms,
-            "wait_for_rank_ms": since_ms(launched_ns, last_launched_ns),
-            "transfer_ms": since_ms(last_launched_ns, done_ns),
+            "wait_for_rank_ms": np.where(split, since_ms(launched_ns, last_launched_ns), np.nan),
+            "transfer_ms": np.where(split, since_ms(last_launched_ns, done_ns), np.nan),
             "last_parameter": np.where(full, pick(filled.last_name, of_fill, ""), ""),
             "last_rank": pick(who.last_rank, at, -1),
             "sequence": pick(first_call["sequence"], at, -1),
@@ -135,16 +146,22 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
                 full_ns=full,
                 last_launched_ns=clipped,
                 done_ns=bounded,
-                copied_ns=(at >= 0) & (copied_ns[run] > 0),
+                copied_ns=copied_ns > 0,
                 head_of_line_ms=full & (at >= 0),
                 wait_for_rank_ms=clipped,
-                transfer_ms=clipped | bounded,
+                transfer_ms=split & (clipped | bounded),
             ),
+            "unsplit": UNSPLIT[unsplit],
         },
     )
     result = ordered(result, "step", "iteration", "rank", "module", "bucket")
     result.attrs["clipped"] = int(who.clipped.sum())
     return result
+
+
+def _told_apart(records: np.ndarray) -> np.ndarray:
+    found: np.ndarray = records[records["module"] < SHARED_ID]
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

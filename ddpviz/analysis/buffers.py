@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.calls import calls
+from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import listed, ordered, run_keys, table
+from ddpviz.analysis.tables import listed, ordered, run_keys, since_ms, table
 from ddpviz.events import Cause, Flag, Kind
 
 _SCHEMA = {
@@ -29,8 +30,9 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
 
     ``fired``: DDP synchronized the buffers in this forward; ``broadcasts``, ``bytes``: the
     collectives that took (none where a buffer hook replaces them); ``sync_ms``: time in it, 0
-    where it did not fire; ``no_sync``, ``no_grad``: how this forward was called, which decides
-    about the next one. What a joined rank shadows belongs to no forward and is left out.
+    where it did not fire, NaN where the host only enqueued it (CUDA); ``no_sync``, ``no_grad``:
+    how this forward was called, which decides about the next one. What a joined rank shadows
+    belongs to no forward and is left out.
     """
     steps = listed(step)
     forward = source.records(kinds=Kind.FORWARD, steps=steps)
@@ -41,9 +43,11 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
     count = len(forward)
     of_sync, of_broadcast = forward_of(forward, synced), forward_of(forward, broadcast)
     synced, of_sync = synced[of_sync >= 0], of_sync[of_sync >= 0]
-    nbytes = broadcast["bytes"][of_broadcast >= 0]
-    of_broadcast = of_broadcast[of_broadcast >= 0]
-    sync_ns = np.bincount(of_sync, synced["end_ns"] - synced["begin_ns"], count)
+    broadcast, of_broadcast = broadcast[of_broadcast >= 0], of_broadcast[of_broadcast >= 0]
+    nbytes = broadcast["bytes"]
+    lengths_ms = since_ms(synced["begin_ns"], synced["end_ns"])
+    sync_ms = np.bincount(of_sync, lengths_ms, count).astype(np.float64)
+    sync_ms[of_broadcast[enqueued(broadcast)]] = np.nan
     made = table(
         _SCHEMA,
         {
@@ -51,7 +55,7 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
             "fired": np.bincount(of_sync, minlength=count) > 0,
             "broadcasts": np.bincount(of_broadcast, minlength=count),
             "bytes": np.bincount(of_broadcast, nbytes, count).astype(np.int64),
-            "sync_ms": sync_ns / 1e6,
+            "sync_ms": sync_ms,
             "no_sync": (forward["flags"] & Flag.NO_SYNC) != 0,
             "no_grad": (forward["flags"] & Flag.NO_GRAD) != 0,
         },
@@ -78,6 +82,6 @@ def forward_of(forward: np.ndarray, records: np.ndarray) -> np.ndarray:
     inside = (
         (found >= 0)
         & (run_keys(forward)[at] == run_keys(records))
-        & (records["begin_ns"] <= forward["end_ns"][at])
+        & ((records["begin_ns"] <= forward["end_ns"][at]) | (forward["end_ns"][at] == 0))
     )
     return np.where(inside, found, -1)

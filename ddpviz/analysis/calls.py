@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 
 import numpy as np
 
+from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import find, listed, pick, segments
+from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, segments
 from ddpviz.events import Cause, Flag, Kind
 
 
@@ -24,8 +26,13 @@ def calls(source: Source, step: int | None = None) -> np.ndarray:
     launched["end_ns"] = 0
     both = np.concatenate([done, launched])  # a completion repeats its launch: it comes first
     both["end_ns"][(both["flags"] & Flag.FAILED) != 0] = 0
-    _, first = np.unique(_call_keys(both), return_index=True)
-    found: np.ndarray = both[first]
+    # Group and number alone would make one call of those of several groups that share an id.
+    keys, begin_ns = _call_keys(both), both["begin_ns"]
+    order = np.lexsort((begin_ns, keys))
+    keys, begin_ns = keys[order], begin_ns[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (keys[1:] != keys[:-1]) | (begin_ns[1:] != begin_ns[:-1])
+    found: np.ndarray = both[order[first]]
     return found[np.lexsort((found["sequence"], found["begin_ns"], found["rank"]))]
 
 
@@ -41,20 +48,44 @@ def _call_keys(records: np.ndarray) -> np.ndarray:
     return keys
 
 
+class Unsplit(enum.IntEnum):
+    """Why waiting for a rank and transfer cannot be told apart; 0 where they can."""
+
+    SPLIT = 0
+    UNMATCHED = 1
+    SHARED = 2
+    HOSTS = 3
+    ENQUEUED = 4
+
+
+#: The same in words, by number.
+UNSPLIT = np.array(
+    [
+        "",
+        "not every rank is known to have launched it",
+        "its process group shares its id with others",
+        "the ranks' hosts have no common clock",
+        "on CUDA the host only enqueues it, so host clocks do not see when it runs",
+    ],
+    object,
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
     """Per call, when the last rank of its group launched it, and which one that was.
 
     ``last_launched_ns``: 0 unless every rank of the group is known to have launched it (matched by
-    group, sequence and kind of collective). ``last_rank``: -1 where unknown; for a call that never
-    completed, the lowest rank that has not launched it. ``clipped``: the last launch was
-    recorded after this rank's completion, so it was cut there (clocks apart, or the sender of a
-    broadcast, which need not wait).
+    group, sequence and kind of collective) on the same host. ``last_rank``: -1 where unknown; for
+    a call that never completed, the lowest rank that has not launched it. ``clipped``: the last
+    launch was recorded after this rank's completion, so it was cut there (the sender of a
+    broadcast need not wait, and clocks can be apart). ``unsplit``: an :class:`Unsplit`.
     """
 
     last_launched_ns: np.ndarray
     last_rank: np.ndarray
     clipped: np.ndarray
+    unsplit: np.ndarray
 
     def take(self, positions: np.ndarray) -> Arrivals:
         """The arrivals of some of the calls."""
@@ -92,17 +123,25 @@ def _match(source: Source, asked: np.ndarray, pool: np.ndarray) -> tuple[Arrival
         lowest = np.minimum.reduceat(np.where(code == 0, len(codes), code)[order], first)
         same &= (highest == 0) | (highest == lowest)
     complete = pick(same, at, False)
-    last_ns = np.where(complete, pick(matched["begin_ns"][last], at, 0), 0)
-    last_rank = np.where(complete, pick(matched["rank"][last].astype(np.int64), at, -1), -1)
-    clipped = complete & (asked["end_ns"] > 0) & (last_ns > asked["end_ns"])
+    one_host = place.one_host[place.clusters_of(wanted)]
+    enqueued = (asked["flags"] & Flag.ENQUEUED) != 0
+    comparable = complete & one_host
+    last_ns = np.where(comparable, pick(matched["begin_ns"][last], at, 0), 0)
+    last_rank = np.where(comparable, pick(matched["rank"][last].astype(np.int64), at, -1), -1)
+    clipped = comparable & ~enqueued & (asked["end_ns"] > 0) & (last_ns > asked["end_ns"])
     last_ns = np.where(clipped, asked["end_ns"], last_ns)
+    unsplit = np.select(
+        [enqueued, asked["group"] >= SHARED_ID, ~complete, ~one_host],
+        [Unsplit.ENQUEUED, Unsplit.SHARED, Unsplit.UNMATCHED, Unsplit.HOSTS],
+        Unsplit.SPLIT,
+    )
 
     unsettled = ~complete & (wanted >= 0) & place.all_recorded[place.clusters_of(wanted)]
     hanging = unsettled & (asked["end_ns"] == 0)
     if hanging.any():
         exact = wanted[hanging] | (_operations(source, asked[hanging], codes) << 32)
         last_rank[hanging] = _absent(source, place.members, exact, keys | (code << 32), pool)
-    return Arrivals(last_ns, last_rank, clipped), ~unsettled
+    return Arrivals(last_ns, last_rank, clipped, unsplit), ~unsettled
 
 
 def _absent(
@@ -127,8 +166,5 @@ def _operations(source: Source, calls: np.ndarray, codes: dict[str, int]) -> np.
 
     ``codes``: by text, new ones are added.
     """
-    pairs, inverse = np.unique(
-        (calls["rank"].astype(np.int64) << 16) | calls["label"], return_inverse=True
-    )
-    texts = [source.label(pair >> 16, pair & 0xFFFF) for pair in pairs.tolist()]
-    return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[inverse]
+    texts, position = label_texts(source, calls)
+    return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[position]

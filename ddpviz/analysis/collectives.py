@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.calls import calls
+from ddpviz.analysis.naming import CAUSES, label_texts
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import since_ms, table
-from ddpviz.events import Cause
+from ddpviz.events import Flag
 
 _SCHEMA = {
     "rank": "int64",
@@ -24,44 +25,37 @@ _SCHEMA = {
     "done_ns": "Int64",
     "duration_ms": "float64",
     "bucket": "int64",
+    "derived": "str",
 }
-_CAUSES = np.array(
-    [Cause(n).name.lower() if n in set(Cause) else f"cause {n}" for n in range(256)], object
-)
 
 
 def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
     """One row per collective and rank, in the order of rank and launch.
 
-    ``group``: id among the rank's own groups; ``cause``: lower-case name of
-    :class:`ddpviz.events.Cause`; ``bytes``: of the input; ``done_ns``: <NA> where it never
-    completed (``duration_ms`` NaN); ``bucket``: launch order of the bucket it reduces;
-    ``step``, ``iteration``, ``bucket``: -1 where it belongs to none.
+    ``group``: id among the rank's own groups; 254 and 255 stand for several groups, which are not
+    told apart. ``cause``: lower-case name of :class:`ddpviz.events.Cause`; ``bytes``: of the
+    input; ``done_ns``: <NA> where it never completed (``duration_ms`` NaN); ``bucket``: launch
+    order of the bucket it reduces; ``step``, ``iteration``, ``bucket``: -1 where it belongs to
+    none. ``derived``: "done_ns" where that is a lower bound, because the work was only enqueued
+    then (CUDA); how long it took cannot be seen from host clocks, so ``duration_ms`` is NaN.
     """
     found = calls(source, step)
-    op, dtype = _operations(source, found)
+    texts, position = label_texts(source, found)
+    op, _, dtype = np.array([text.partition(" ") for text in texts], object).reshape(-1, 3).T
+    enqueued = (found["flags"] & Flag.ENQUEUED) != 0
+    duration_ms = since_ms(found["begin_ns"], found["end_ns"])
     return table(
         _SCHEMA,
         {
             **{name: found[name] for name in ("rank", "group", "sequence", "step", "iteration")},
-            "cause": _CAUSES[found["cause"]],
-            "op": op,
-            "dtype": dtype,
+            "cause": CAUSES[found["cause"]],
+            "op": op[position],
+            "dtype": dtype[position],
             "bytes": found["bytes"],
             "launched_ns": found["begin_ns"],
             "done_ns": found["end_ns"],
-            "duration_ms": since_ms(found["begin_ns"], found["end_ns"]),
+            "duration_ms": np.where(enqueued, np.nan, duration_ms),
             "bucket": found["index"],
+            "derived": np.where(enqueued & (found["end_ns"] > 0), "done_ns", ""),
         },
     )
-
-
-def _operations(source: Source, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Operation and dtype from the labels, which are "operation dtype"."""
-    pairs, inverse = np.unique(
-        (found["rank"].astype(np.int64) << 16) | found["label"], return_inverse=True
-    )
-    texts = [source.label(pair >> 16, pair & 0xFFFF).split(" ", 1) for pair in pairs.tolist()]
-    op = np.array([text[0] for text in texts], object)
-    dtype = np.array([text[1] if len(text) > 1 else "" for text in texts], object)
-    return op[inverse], dtype[inverse]

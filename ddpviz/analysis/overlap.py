@@ -1,4 +1,4 @@
-"""Communication hidden behind backward and exposed after it, as DDP's own logger defines it."""
+"""Communication hidden behind backward and exposed after it, beside what DDP's logger calls so."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.calls import calls, of_buckets
+from ddpviz.analysis.communication import enqueued_runs, in_flight
+from ddpviz.analysis.intervals import union_ns
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import find, listed, ordered, pick, run_keys, segments, since_ms, table
+from ddpviz.analysis.tables import (
+    SHARED_ID,
+    find,
+    listed,
+    ordered,
+    pick,
+    run_keys,
+    segments,
+    since_ms,
+    table,
+)
 from ddpviz.events import Kind
 
 _SCHEMA = {
@@ -20,37 +32,59 @@ _SCHEMA = {
     "backward_compute_comm_overlap_ms": "float64",
     "hidden_ms": "float64",
     "exposed_ms": "float64",
+    "enqueued": "bool",
 }
 
 
 def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
     """One row per backward that reduced gradients, by rank and module, in ms.
 
-    ``Reducer``'s ``record_backward_*`` marks, seen from outside: compute from
-    ``prepare_for_backward`` to the begin of finalize; comm from the first bucket's launch to the
-    end of finalize; overlap from the first launch to the begin of finalize, at least 0.
-    ``hidden_ms`` is that overlap; ``exposed_ms`` is finalize itself: waiting for the buckets and
-    copying them back. The end of an unfinished one is unknown: NaN.
+    The first three columns are DDP's own logger's (``Reducer``'s ``record_backward_*`` marks, seen
+    from outside): compute from ``prepare_for_backward`` to the begin of finalize; comm from the
+    first bucket's launch to the end of finalize; overlap from the first launch to the begin of
+    finalize, at least 0, whether or not anything was in flight all that time.
+
+    ``hidden_ms``: how long at least one of the backward's collectives was in flight before
+    finalize began, from launches and completions; NaN where a completion is not known.
+    ``exposed_ms``: finalize itself, waiting for the buckets and copying them back; NaN where its
+    end is not known. Because of the copying they do not sum to the time in flight.
+
+    ``enqueued``: the collectives were enqueued on a CUDA stream, which host clocks do not see
+    into: everything is NaN (the logger has CUDA events there).
     """
     finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
     finalize = finalize[np.argsort(run_keys(finalize), kind="stable")]
-    keys = run_keys(finalize)
+    keys, found = run_keys(finalize), calls(source, step)
     begin_ns, end_ns = finalize["begin_ns"], finalize["end_ns"]
     prepared_ns = last_prepared_ns(source, keys, step)
-    first_ns = first_launches_ns(source, keys, step, calls(source, step))
-    hidden_ms = np.maximum(since_ms(first_ns, begin_ns), 0.0)
+    first_ns = first_launches_ns(source, keys, step, found)
+    on_stream = np.isin(keys, enqueued_runs(found))
+    columns = {
+        "backward_compute_ms": since_ms(prepared_ns, begin_ns),
+        "backward_comm_ms": since_ms(first_ns, end_ns),
+        "backward_compute_comm_overlap_ms": np.maximum(since_ms(first_ns, begin_ns), 0.0),
+        "hidden_ms": _hidden_ms(finalize, found),
+        "exposed_ms": since_ms(begin_ns, end_ns),
+    }
     made = table(
         _SCHEMA,
         {
             **{name: finalize[name] for name in ("step", "iteration", "rank", "module")},
-            "backward_compute_ms": since_ms(prepared_ns, begin_ns),
-            "backward_comm_ms": since_ms(first_ns, end_ns),
-            "backward_compute_comm_overlap_ms": hidden_ms,
-            "hidden_ms": hidden_ms,
-            "exposed_ms": since_ms(begin_ns, end_ns),
+            **{name: np.where(on_stream, np.nan, values) for name, values in columns.items()},
+            "enqueued": on_stream,
         },
     )
     return ordered(made, "step", "iteration", "rank", "module")
+
+
+def _hidden_ms(finalize: np.ndarray, found: np.ndarray) -> np.ndarray:
+    flight = in_flight(found, finalize)
+    waited = flight.finalize >= 0
+    of = flight.finalize[waited]
+    hidden_ns = union_ns(of, flight.begin_ns[waited], flight.end_ns[waited], len(finalize))
+    unknown = finalize["module"] >= SHARED_ID
+    unknown[of[flight.unseen[waited]]] = True
+    return np.where(unknown, np.nan, hidden_ns / 1e6)
 
 
 def last_prepared_ns(source: Source, runs: np.ndarray, step: int | None) -> np.ndarray:

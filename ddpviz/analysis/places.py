@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import segments
-from ddpviz.events import Group, Kind
+from ddpviz.analysis.tables import SHARED_ID, segments
+from ddpviz.events import Group, Kind, Process
 
 _Instance = tuple[int, int]  # rank, group id of that rank
 
@@ -17,15 +17,17 @@ _Instance = tuple[int, int]  # rank, group id of that rank
 class Places:
     """A *cluster* is one process group as all its ranks name it.
 
-    ``cluster``: int32 (highest rank + 1, 256), cluster of a rank's group id, -1 if not described.
-    ``sizes``: ranks in the group; ``all_recorded``: whether each of them is in the recording;
-    ``members``: bool (clusters, recorded ranks), ranks whose own description of the group is
-    there. One row of padding keeps position -1 valid.
+    ``cluster``: int32 (highest rank + 1, 256), cluster of a rank's group id, -1 if not described
+    or an id that several groups share. ``sizes``: ranks in the group; ``all_recorded``: whether
+    each of them is in the recording; ``one_host``: whether those that are ran on one host, as far
+    as is known; ``members``: bool (clusters, recorded ranks), ranks whose own description of the
+    group is there. One row of padding keeps position -1 valid.
     """
 
     cluster: np.ndarray
     sizes: np.ndarray
     all_recorded: np.ndarray
+    one_host: np.ndarray
     members: np.ndarray
 
     def keys(self, calls: np.ndarray) -> np.ndarray:
@@ -49,7 +51,7 @@ def places(source: Source) -> Places:
     for rank in ranks:
         for group in source.notes(Group, rank=rank):
             found = named.setdefault((group.name, group.ranks), [])
-            if (rank, group.id) not in found:
+            if group.id < SHARED_ID and (rank, group.id) not in found:
                 found.append((rank, group.id))
     spans: dict[_Instance, tuple[int, int]] | None = None
     cluster = np.full((max(ranks, default=-1) + 1, 256), -1, np.int32)
@@ -70,8 +72,18 @@ def places(source: Source) -> Places:
         cluster,
         np.array([*(len(group) for group in groups), 0], np.int64),
         np.array([*(set(group) <= set(ranks) for group in groups), False], bool),
+        _one_host(source, groups),
         np.array([np.isin(ranks, there) for there in [*describing, []]], bool),
     )
+
+
+def _one_host(source: Source, groups: list[tuple[int, ...]]) -> np.ndarray:
+    """A rank that began again elsewhere counts with all its hosts."""
+    hosts: dict[int, set[str]] = {}
+    for process in source.notes(Process):
+        hosts.setdefault(process.rank, set()).add(process.hostname)
+    several = [len(set().union(*(hosts.get(rank, set()) for rank in g))) > 1 for g in groups]
+    return ~np.array([*several, False], bool)
 
 
 def _spans(source: Source) -> dict[_Instance, tuple[int, int]]:

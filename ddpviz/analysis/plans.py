@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import pick, split_run_keys, table
+from ddpviz.analysis.tables import SHARED_ID, pick, split_run_keys, table
 from ddpviz.events import Kind, Module, Plan
 
 _SCHEMA = {
@@ -125,7 +125,7 @@ def _position(start: np.ndarray, owners: np.ndarray, items: np.ndarray) -> np.nd
 
 
 def plan_index(source: Source) -> PlanIndex:
-    """Reads the plans of all ranks."""
+    """Reads the plans of all ranks; none of modules that share an id with others."""
     versions: list[int] = []
     valid = {}
     counts: list[int] = [0]
@@ -138,6 +138,8 @@ def plan_index(source: Source) -> PlanIndex:
         known = _parameter_names(source, rank)
         of_module: dict[int, list[Plan]] = {}
         for plan in source.notes(Plan, rank=rank):
+            if plan.module >= SHARED_ID:
+                continue
             of_module.setdefault(plan.module, []).append(plan)
         for module, found in of_module.items():
             found.sort(key=lambda plan: (plan.iteration, plan.version))

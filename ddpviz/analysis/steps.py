@@ -7,11 +7,17 @@ import pandas as pd
 
 from ddpviz.analysis.buffers import buffers, forward_of
 from ddpviz.analysis.calls import calls, of_buckets
+from ddpviz.analysis.communication import (
+    OF_BACKWARD,
+    enqueued,
+    in_flight,
+    reduced_unseen,
+    unseen_modules,
+)
 from ddpviz.analysis.intervals import union_ns
-from ddpviz.analysis.overlap import first_launches_ns
-from ddpviz.analysis.plans import plan_index
+from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import find, listed, pick, run_keys, table
+from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, run_keys, since_ms, table
 from ddpviz.events import Cause, Kind
 
 _SCHEMA = {
@@ -29,6 +35,7 @@ _SCHEMA = {
     "buckets": "int64",
     "bucket_bytes": "int64",
     "plan_version": "int64",
+    "enqueued": "bool",
 }
 _KINDS = (
     Kind.STEP,
@@ -46,12 +53,19 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     ``begin_ns``: epoch; of a step without an end, of its first record. ``step_ms``: NaN for a step
     that never ended. ``forward_ms``, ``backward_ms``, ``optimizer_ms``: sums over the step (buffer
     sync is part of forward, finalize of backward); NaN if the step never ended and has none.
-    ``hidden_communication_ms``: from each backward's first launch to its finalize;
-    ``exposed_communication_ms``: in finalize or in a forward's buffer sync; time covered twice (two
-    DDP modules) counts once; NaN if buckets were launched that no finalize ended.
+
+    ``hidden_communication_ms``: how long at least one of a backward's collectives was in flight
+    (launched, not yet complete) before finalize began; NaN where a completion is not known.
+    ``exposed_communication_ms``: in finalize, waiting for the buckets and copying them back, or in
+    a forward's buffer sync. Time covered twice (two DDP modules) counts once, as exposed if it is
+    both; the two do not sum to the time in flight, because copying back is none. Both are NaN if
+    buckets were launched that no finalize ended, or a module's buckets cannot be seen.
+
     ``buffer_broadcasts``, ``buffer_bytes``: collectives of buffer syncs; ``buckets``,
     ``bucket_bytes``: launched, over all iterations; ``plan_version``: the highest in use, -1 if
-    none is known.
+    none is known. ``enqueued``: the step's collectives were enqueued on a CUDA stream, which host
+    clocks do not see into: hidden and exposed communication are NaN, and the other times are the
+    host's, when it enqueued the work.
     """
     records = source.records(kinds=_KINDS, steps=listed(step))
     found = calls(source, step)
@@ -67,17 +81,15 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     at = find(keys, _keys(whole))
     begin_ns[at] = whole["begin_ns"]
     step_ms = np.full(len(keys), np.nan)
-    step_ms[at] = (whole["end_ns"] - whole["begin_ns"]) / 1e6
-    finalize, finalized = of_kind[Kind.FINALIZE], find(keys, _keys(of_kind[Kind.FINALIZE]))
-    exposed_ms, hidden_ms = _communication_ms(source, step, keys, of_kind, found)
-    unknown = np.isnan(step_ms) & (np.bincount(finalized, minlength=len(keys)) == 0)
-    in_bucket = found[found["cause"] == Cause.BUCKET]
-    open_runs = ~np.isin(run_keys(in_bucket), run_keys(finalize))
-    unknown[find(keys, _keys(in_bucket[open_runs]))] = True
-    exposed_ms[unknown] = hidden_ms[unknown] = np.nan
+    step_ms[at] = _lengths_ms(whole)
+    exposed_ms, hidden_ms, on_stream = _communication_ms(keys, of_kind, found, step_ms)
+    forward = of_kind[Kind.FORWARD]
+    unseen = forward[reduced_unseen(forward, unseen_modules(source))]
+    exposed_ms[find(keys, _keys(unseen))] = hidden_ms[find(keys, _keys(unseen))] = np.nan
 
+    index = plan_index(source)
     broadcasts, buffer_bytes = _buffer_sums(source, step, keys)
-    launched, bucket_bytes = _bucket_sums(source, keys, found)
+    launched, bucket_bytes = _bucket_sums(index, keys, found)
     return table(
         _SCHEMA,
         {
@@ -85,7 +97,7 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
             "rank": keys & 0xFFFF,
             "begin_ns": begin_ns,
             "step_ms": step_ms,
-            "forward_ms": _sum_ms(keys, of_kind[Kind.FORWARD], step_ms),
+            "forward_ms": _sum_ms(keys, forward, step_ms),
             "backward_ms": _sum_ms(keys, of_kind[Kind.BACKWARD], step_ms),
             "optimizer_ms": _sum_ms(keys, of_kind[Kind.OPTIMIZER], step_ms),
             "hidden_communication_ms": hidden_ms,
@@ -94,7 +106,8 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
             "buffer_bytes": buffer_bytes,
             "buckets": launched,
             "bucket_bytes": bucket_bytes,
-            "plan_version": _plan_versions(source, keys, of_kind[Kind.FORWARD], found),
+            "plan_version": _plan_versions(index, keys, forward, found),
+            "enqueued": on_stream,
         },
     )
 
@@ -104,39 +117,58 @@ def _keys(records: np.ndarray) -> np.ndarray:
     return keys
 
 
+def _lengths_ms(records: np.ndarray) -> np.ndarray:
+    """NaN where the end is not known."""
+    return since_ms(records["begin_ns"], records["end_ns"])
+
+
 def _sum_ms(keys: np.ndarray, records: np.ndarray, step_ms: np.ndarray) -> np.ndarray:
     at = find(keys, _keys(records))
-    total = np.bincount(at, (records["end_ns"] - records["begin_ns"]) / 1e6, len(keys))
+    total = np.bincount(at, _lengths_ms(records), len(keys))
     none = np.bincount(at, minlength=len(keys)) == 0
     return np.where(none & np.isnan(step_ms), np.nan, total)
 
 
 def _communication_ms(
-    source: Source,
-    step: int | None,
-    keys: np.ndarray,
-    of_kind: dict[Kind, np.ndarray],
-    found: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Exposed and hidden communication of each step and rank."""
-    finalize, synced, forward = (
-        of_kind[kind] for kind in (Kind.FINALIZE, Kind.BUFFER_SYNC, Kind.FORWARD)
-    )
+    keys: np.ndarray, of_kind: dict[Kind, np.ndarray], found: np.ndarray, step_ms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Exposed and hidden communication of each step and rank, and whether it was only enqueued."""
+    finalize, forward = of_kind[Kind.FINALIZE], of_kind[Kind.FORWARD]
     forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
+    synced = of_kind[Kind.BUFFER_SYNC]
     synced = synced[forward_of(forward, synced) >= 0]
+    flight = in_flight(found, finalize)
     count, of_finalize = len(keys), find(keys, _keys(finalize))
-    begin_ns, end_ns = finalize["begin_ns"], finalize["end_ns"]
-    first_ns = first_launches_ns(source, run_keys(finalize), step, found)
-    first_ns = np.where(first_ns == 0, begin_ns, np.minimum(first_ns, begin_ns))
-    after_backward_ns = union_ns(of_finalize, begin_ns, end_ns, count)
-    hidden_ns = union_ns(of_finalize, first_ns, end_ns, count) - after_backward_ns
-    exposed_ns = union_ns(
-        np.concatenate([of_finalize, find(keys, _keys(synced))]),
-        np.concatenate([begin_ns, synced["begin_ns"]]),
-        np.concatenate([end_ns, synced["end_ns"]]),
-        count,
+    in_finalize = of_finalize, finalize["begin_ns"], finalize["end_ns"]
+    of_call = find(keys, _keys(flight.calls))
+
+    flights = of_call, flight.begin_ns, flight.end_ns
+    hidden_ns = _covered_ns(count, flights, in_finalize) - _covered_ns(count, in_finalize)
+    of_sync = find(keys, _keys(synced))
+    syncs = of_sync, synced["begin_ns"], synced["end_ns"]
+    exposed_ns = _covered_ns(count, in_finalize, syncs)
+
+    unknown = np.isnan(step_ms) & (np.bincount(of_finalize, minlength=count) == 0)
+    unknown[of_finalize[finalize["end_ns"] == 0]] = True
+    unknown[of_sync[synced["end_ns"] == 0]] = True
+    unknown[of_call[(flight.finalize < 0) & (flight.calls["cause"] == Cause.BUCKET)]] = True
+    on_stream = np.zeros(count, bool)
+    waited_for = np.isin(found["cause"], (*OF_BACKWARD, Cause.BUFFERS))
+    on_stream[find(keys, _keys(found[waited_for & enqueued(found)]))] = True
+    unseen = np.zeros(count, bool)
+    unseen[of_call[flight.unseen | (flight.calls["module"] >= SHARED_ID)]] = True
+    unknown |= on_stream
+    return (
+        np.where(unknown, np.nan, exposed_ns / 1e6),
+        np.where(unknown | unseen, np.nan, hidden_ns / 1e6),
+        on_stream,
     )
-    return exposed_ns / 1e6, hidden_ns / 1e6
+
+
+def _covered_ns(count: int, *spans: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+    """Time covered per group, by spans of one sort or another (groups, begins, ends)."""
+    groups, begin_ns, end_ns = (np.concatenate(parts) for parts in zip(*spans, strict=True))
+    return union_ns(groups, begin_ns, end_ns, count)
 
 
 def _buffer_sums(
@@ -151,14 +183,15 @@ def _buffer_sums(
 
 
 def _bucket_sums(
-    source: Source, keys: np.ndarray, found: np.ndarray
+    index: PlanIndex, keys: np.ndarray, found: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Launched buckets and their bytes: by the plan, without one what was sent."""
     launched = of_buckets(found)
     runs, run = np.unique(run_keys(launched), return_inverse=True)
-    _, first = np.unique((run << 31) | launched["index"], return_index=True)
+    # With the step: several modules that share an id have the same iterations in other steps.
+    _, place = np.unique(find(keys, _keys(launched)) * len(runs) + run, return_inverse=True)
+    _, first = np.unique((place << 31) | launched["index"], return_index=True)
     launched, run = launched[first], run[first]
-    index = plan_index(source)
     place = index.bucket(index.at(runs)[run], launched["index"].astype(np.int64))
     nbytes = np.where(place >= 0, pick(index.bucket_bytes, place, 0), launched["bytes"])
     at = find(keys, _keys(launched))
@@ -166,11 +199,10 @@ def _bucket_sums(
 
 
 def _plan_versions(
-    source: Source, keys: np.ndarray, forward: np.ndarray, found: np.ndarray
+    index: PlanIndex, keys: np.ndarray, forward: np.ndarray, found: np.ndarray
 ) -> np.ndarray:
     used = np.concatenate([forward, of_buckets(found)])
     runs, run = np.unique(run_keys(used), return_inverse=True)
-    index = plan_index(source)
     versions = np.full(len(keys), -1, np.int64)
     np.maximum.at(versions, find(keys, _keys(used)), index.version(index.at(runs))[run])
     return versions

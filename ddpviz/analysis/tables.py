@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ddpviz.events import NO_GROUP
+
+#: A group's or a module's id is one byte. What comes after the 254th shares the id before "none",
+#: and what a recording can number no more has "none": from this id on nothing is told apart.
+SHARED_ID = NO_GROUP - 1
+
 
 def table(schema: Mapping[str, str], columns: Mapping[str, Any]) -> pd.DataFrame:
     """A data frame with the schema's columns in its order; without rows, with the same dtypes.
@@ -84,6 +90,29 @@ def segments(sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
     keys, first = np.unique(sorted_keys, return_index=True)
     last = np.append(first[1:], len(sorted_keys)) - 1 if len(keys) else first
     return keys, first, last
+
+
+class StepIndex:
+    """Finds the rows of one step after the other, without looking at all of them each time.
+
+    ``rows``: a RECORD array, or a table, with a step per row.
+    """
+
+    def __init__(self, rows: np.ndarray | pd.DataFrame) -> None:
+        steps = np.array(rows["step"], np.int64)
+        self._order = np.argsort(steps, kind="stable")
+        self._steps = steps[self._order]
+
+    def rows(self, step: int) -> np.ndarray:
+        """Positions of a step's rows, in their order."""
+        first, last = np.searchsorted(self._steps, [step, step + 1])
+        return self._order[first:last]
+
+    @property
+    def steps(self) -> list[int]:
+        """All steps that have rows, in order."""
+        found: list[int] = np.unique(self._steps).tolist()
+        return found
 
 
 def listed(step: int | None) -> Iterable[int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpviz.views.text import count, names, size
+from ddpviz.views.text import EXPOSED, HIDDEN, ON_CUDA, SUM, count, names, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,13 +42,16 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
 def steps(frame: pd.DataFrame) -> str:
     """One row per step: times as the mean over ranks, counts and bytes of one rank.
 
-    ``frame``: of :func:`ddpviz.analysis.steps`. Times in ms. The last row is the median over
-    steps but for the first two, which pay for first allocations and the bucket rebuild.
+    ``frame``: of :func:`ddpviz.analysis.steps`. Times in ms; a mean needs the time of every rank
+    that recorded anything, else it is not known. The last row is the median over steps but for the
+    first two, which pay for first allocations and the bucket rebuild.
     """
     if frame.empty:
         return "No step was recorded."
     of_steps = frame.groupby("step")
     times = of_steps[list(_TIMES.values())].mean()
+    ranks = int(frame["rank"].nunique())
+    times = times.where(of_steps[list(_TIMES.values())].count() == ranks)
     buffers = of_steps[["buffer_broadcasts", "buffer_bytes", "buckets", "plan_version"]].max()
     headings = ["step", *_TIMES, "broadcasts", "bytes", "buckets", "plan"]
     rows = [
@@ -69,10 +72,12 @@ def steps(frame: pd.DataFrame) -> str:
         medians = [_milliseconds(steady[column].median()) for column in _TIMES.values()]
         rows.append(["median", *medians, "", "", "", ""])
     title = (
-        f"Steps: times in ms, mean of {count(int(frame['rank'].nunique()), 'rank')}; "
-        "broadcasts are of buffers, per rank"
+        f"Steps: times in ms, mean of {count(ranks, 'rank')}; broadcasts are of buffers, per rank"
     )
-    return f"{title}\n\n{table(headings, rows)}"
+    notes = [f"hidden comm   {HIDDEN}", f"exposed comm  {EXPOSED};", f"{'':14}{SUM}"]
+    if frame["enqueued"].any():
+        notes.append(f"note          {ON_CUDA}")
+    return "\n".join([title, "", table(headings, rows), "", *notes])
 
 
 def plans(frame: pd.DataFrame) -> str:
@@ -95,7 +100,7 @@ def plans(frame: pd.DataFrame) -> str:
                 _size(row["bytes"]),
                 _size(row["limit_bytes"]),
                 _whole(row["parameters"]),
-                _names(row["parameter_names"]),
+                names(list(row["parameter_names"]), at_most=3),
             ]
             for row in plan.sort_values("bucket").to_dict("records")
         ]
@@ -109,11 +114,6 @@ _REASONS = {
     "rebuild": "after the rebuild, in the order in which gradients became ready",
     "attached": "as found when recording began",
 }
-
-
-def _names(value: Any) -> str:
-    items = value.split(", ") if isinstance(value, str) else [str(name) for name in value]
-    return names(items, at_most=3)
 
 
 def _milliseconds(value: Any) -> str:

@@ -15,7 +15,6 @@ from ddpviz.export import tables
 from ddpviz.views.figure import apply_theme, themed
 from ddpviz.views.palette import DARK, LIGHT, THEMES, Theme
 from ddpviz.views.selector import Selected, selectable
-from ddpviz.views.source import recorded_steps
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -90,8 +89,6 @@ def page(recording: Recording, theme: str = "auto") -> str:
     """The page of :func:`write_page` as text."""
     if theme not in PAGE_THEMES:
         raise ValueError(f"found the theme {theme!r}, expected one of {list(PAGE_THEMES)}")
-    if not recorded_steps(recording):
-        raise ValueError("the recording has no step yet: run at least one training step")
     selected = selectable(recording)
     apply_theme(selected.drawn, THEMES.get(theme, LIGHT))
     document = Document()
@@ -99,7 +96,7 @@ def page(recording: Recording, theme: str = "auto") -> str:
     if theme == "auto":
         document.js_on_event(DocumentReady, CustomJS(args=_both_themes(selected), code=_FOLLOW))
     state = tables.state_line(recording)
-    below = tables.steps_section(recording, selected.steps) + tables.plans_section(recording)
+    below = tables.steps_section(recording, selected) + tables.plans_section(recording)
     return str(
         file_html(
             document,

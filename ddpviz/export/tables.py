@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ddpviz.events import Failure, Group, Module, Process
-from ddpviz.views.text import count, duration, names, size
+from ddpviz.views.text import EXPOSED, HIDDEN, ON_CUDA, SUM, count, duration, names, size
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
+    from ddpviz.views.selector import Selected
 
 #: Rows of the table of steps in a page.
 _MOST_ROWS = 400
@@ -56,11 +57,9 @@ def state_line(recording: Recording) -> State:
     return State(f"{workload}, {ranks}", f"<b>{escape(workload)}</b> · {text}")
 
 
-def steps_section(recording: Recording, steps: list[int]) -> str:
-    """The table of these steps, a row per step and rank, as an HTML section."""
-    from ddpviz.analysis import steps as steps_table
-
-    table = steps_table(recording)
+def steps_section(recording: Recording, selected: Selected) -> str:
+    """The table of the steps in the figure, a row per step and rank, as an HTML section."""
+    steps, table = selected.steps, selected.table
     table = table[table["step"].isin(steps)].sort_values(["step", "rank"])
     if table.empty:
         return "<h2>Steps</h2><p>No training step was recorded.</p>"
@@ -68,8 +67,10 @@ def steps_section(recording: Recording, steps: list[int]) -> str:
     shown = table[table["step"].isin(steps[-max(_MOST_ROWS // per_step, 1) :])]
     note = (
         "<p>Forward contains the buffer broadcast, backward its exposed communication; both are "
-        "in the sum of exposed communication.</p>"
+        f"in the sum of exposed communication. Hidden: {HIDDEN}. Exposed: {EXPOSED}; {SUM}.</p>"
     )
+    if shown["enqueued"].any():
+        note += f"<p>{ON_CUDA[0].upper()}{ON_CUDA[1:]}.</p>"
     recorded = recording.last_step + 1
     if shown["step"].nunique() < recorded:
         note += f"<p>{shown['step'].nunique()} of {count(recorded, 'step')} are listed.</p>"
@@ -87,7 +88,11 @@ def steps_section(recording: Recording, steps: list[int]) -> str:
         "buckets",
         "bucket bytes",
     ]
-    head = "".join(f"<th>{header}</th>" for header in headers)
+    told = {"hidden communication": HIDDEN, "exposed communication": EXPOSED}
+    titles = [f' title="{told[header]}"' if header in told else "" for header in headers]
+    head = "".join(
+        f"<th{title}>{header}</th>" for header, title in zip(headers, titles, strict=True)
+    )
     rows = []
     previous = None
     for row in shown.to_dict("records"):

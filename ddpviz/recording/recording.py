@@ -254,6 +254,12 @@ class Recording:
 
         return analysis.overlap(self)
 
+    def collective_name(self, record: np.void) -> str:
+        """See :func:`ddpviz.analysis.naming.collective_name`."""
+        from ddpviz.analysis.naming import collective_name
+
+        return collective_name(self, record)
+
     def timeline(self, step: int | None = None) -> Any:
         """A Bokeh figure, see :func:`ddpviz.views.timeline.timeline`."""
         from ddpviz.views.timeline import timeline

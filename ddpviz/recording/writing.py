@@ -26,19 +26,16 @@ class RankWriter:
     Existing files are continued: what a crash cut off is removed, what it left in a ring is
     written and the ring removed, batches follow as the next attachment. So make the writer before
     the recorder that uses the ring, and only when the process that wrote before is gone.
-    ``resume``: batches go on in the last attachment instead: what is known of a dead process.
     Raises OSError where the disk does; the file then ends with the last whole batch.
     """
 
-    def __init__(
-        self, directory: str | Path, rank: int, compression: str = "lz4", resume: bool = False
-    ) -> None:
+    def __init__(self, directory: str | Path, rank: int, compression: str = "lz4") -> None:
         self.rank = rank
         self.directory = Path(directory)
         files.describe(self.directory)
         self._lock = threading.Lock()
         whole = whole_part(self.directory, rank)
-        self._attachment = max(0, whole.attachments - resume)
+        self._attachment = whole.attachments
         self._began = False
         self._columns = _Appended(files.arrow_path(directory, rank), whole.size_bytes)
         notes = files.notes_path(directory, rank)
@@ -78,12 +75,11 @@ class RankWriter:
     def _encode(self, records: np.ndarray, place: dict[str, int]) -> bytes:
         metadata = {name: str(value) for name, value in place.items()}
         self._stream.write_batch(files.to_arrow(records), custom_metadata=metadata)
-        message = self._buffer.getvalue()
+        message = self._buffer.getvalue().removeprefix(_SCHEMA_MESSAGE)
         self._buffer.seek(0)
         self._buffer.truncate()
-        if message.startswith(_SCHEMA_MESSAGE) and self._columns.size_bytes:
-            return message[len(_SCHEMA_MESSAGE) :]  # continuing a file that has its schema
-        return message
+        # The stream gives its schema once, but that write may have failed.
+        return message if self._columns.size_bytes else _SCHEMA_MESSAGE + message
 
     def close(self) -> None:
         """Closes the files. Closing twice is fine."""
@@ -98,18 +94,27 @@ class _Appended:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.closed = False
+        self._torn = True  # whatever lies beyond size_bytes
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.ftruncate(self._descriptor, size_bytes)
+        self._cut()
 
     def append(self, data: bytes) -> None:
+        self._cut()
+        self._torn = True
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            os.ftruncate(self._descriptor, self.size_bytes)
+        except BaseException:
+            self._cut()
             raise
+        self._torn = False
         self.size_bytes += len(data)
+
+    def _cut(self) -> None:
+        if self._torn:
+            os.ftruncate(self._descriptor, self.size_bytes)
+            self._torn = False
 
     def close(self) -> None:
         if not self.closed:

@@ -4,55 +4,66 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddpviz.analysis.constructions import KINDS as CONSTRUCTION_KINDS
+from ddpviz.analysis.tables import run_keys
 from ddpviz.events import Flag, Kind
 from ddpviz.views.lanes import Lane, Lanes
-from ddpviz.views.source import CONSTRUCTION_STEP, StepSource
+from ddpviz.views.source import StepSource, is_construction
 from ddpviz.views.stretches import Row, interval
 from ddpviz.views.text import count, size
 
-#: Kinds that fill a compute lane in a step, and in construction.
+#: Kinds that fill a compute lane in a step, and in construction: there its parts.
 COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
-CONSTRUCTION_KINDS = tuple(range(Kind.CONSTRUCTION_GROUP, Kind.CONSTRUCTION_OPTIONS + 1))
+CONSTRUCTION_PARTS = tuple(kind for kind in CONSTRUCTION_KINDS if kind != Kind.CONSTRUCTION)
+
+_HOST_TIME = "host time: when this was enqueued, not when it ran on the GPU"
 
 
 def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
     """Forward, buffer broadcast, backward and optimizer of every rank, without overlaps."""
     rows: list[Row] = []
-    kinds = CONSTRUCTION_KINDS if source.step == CONSTRUCTION_STEP else COMPUTE_KINDS
+    kinds = CONSTRUCTION_PARTS if is_construction(source.step) else COMPUTE_KINDS
     drawn = source.records[np.isin(source.records["kind"], kinds)]
     for rank, lane in lanes.compute.items():
         of_rank = drawn[drawn["rank"] == rank]
-        spans = {
-            kind: intervals(of_rank[of_rank["kind"] == kind], source.zero_ns, end_ms)
-            for kind in (Kind.BUFFER_SYNC, Kind.FINALIZE)
-        }
+        synced = intervals(of_rank[of_rank["kind"] == Kind.BUFFER_SYNC], source.zero_ns, end_ms)
+        exposed = intervals(_exposed(source, rank), source.zero_ns, end_ms)
         wholes = intervals(of_rank, source.zero_ns, end_ms)
+        of_lane: list[Row] = []
         for record, whole in zip(of_rank, wholes, strict=True):
             kind = Kind(int(record["kind"]))
             if kind == Kind.FORWARD:
                 flags = Flag(int(record["flags"]))
-                detail = "".join(
+                detail = "\n".join(
                     text
                     for flag, text in (
-                        (Flag.NO_SYNC, "no_sync: this iteration's gradients stay local\n"),
-                        (Flag.NO_GRAD, "without gradients\n"),
+                        (Flag.NO_SYNC, "no_sync: this iteration's gradients stay local"),
+                        (Flag.NO_GRAD, "without gradients"),
                     )
                     if flag in flags
                 )
-                pieces = _without(whole, spans[Kind.BUFFER_SYNC])
-                rows += [_span("forward", rank, lane, piece, "forward", detail) for piece in pieces]
+                pieces = _without(whole, synced)
+                of_lane += [
+                    _span("forward", rank, lane, piece, "forward", detail) for piece in pieces
+                ]
             elif kind == Kind.BACKWARD:
-                pieces = _without(whole, spans[Kind.FINALIZE])
-                rows += [_span("backward", rank, lane, piece, "backward", "") for piece in pieces]
+                pieces = _without(whole, exposed)
+                of_lane += [
+                    _span("backward", rank, lane, piece, "backward", "") for piece in pieces
+                ]
             elif kind == Kind.BUFFER_SYNC:
                 detail = f"{count(int(record['index']), 'buffer')}, {size(int(record['bytes']))}"
-                rows.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
+                of_lane.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
             elif kind == Kind.OPTIMIZER:
-                rows.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
-            elif kind in CONSTRUCTION_KINDS:
+                of_lane.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
+            elif kind in CONSTRUCTION_PARTS:
                 head = kind.name.lower().replace("_", ": ", 1)
                 derived = bool(int(record["flags"]) & Flag.DERIVED)
-                rows.append(_span("construction", rank, lane, whole, head, "", derived))
+                of_lane.append(_span("construction", rank, lane, whole, head, "", derived))
+        if rank in source.enqueuing_ranks:
+            for row in of_lane:
+                row["detail"] = "\n".join(part for part in (row["detail"], _HOST_TIME) if part)
+        rows += of_lane
     return [row for row in rows if row["right"] > row["left"]]
 
 
@@ -103,13 +114,20 @@ def _without(
     return pieces
 
 
+def _exposed(source: StepSource, rank: int) -> np.ndarray:
+    """The finalizes in which the rank was blocked. On CUDA it only enqueued what it waits for."""
+    chosen = (source.records["rank"] == rank) & (source.records["kind"] == Kind.FINALIZE)
+    finalize = source.records[chosen]
+    found: np.ndarray = finalize[~np.isin(run_keys(finalize), source.enqueued_runs)]
+    return found
+
+
 def exposed_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
     """From local gradients final to gradients of all ranks in place: nothing is computed then."""
     rows = []
     for rank, lane in lanes.compute.items():
         beyond = 2 if rank in lanes.open_ranks else 0
-        chosen = (source.records["rank"] == rank) & (source.records["kind"] == Kind.FINALIZE)
-        for left, right in intervals(source.records[chosen], source.zero_ns, end_ms):
+        for left, right in intervals(_exposed(source, rank), source.zero_ns, end_ms):
             if right > left:
                 rows.append(
                     {

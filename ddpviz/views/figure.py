@@ -35,7 +35,7 @@ from bokeh.plotting import figure
 
 from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
-from ddpviz.views.source import CONSTRUCTION_STEP
+from ddpviz.views.source import is_construction
 
 #: Every value is escaped by BokehJS (no ``{safe}``): names come from the user's model.
 _TOOLTIP = (
@@ -90,8 +90,8 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
 
 def axis_label(rows: Rows) -> str:
     """Text under the time axis: what its zero is, and which step this is."""
-    if rows.step == CONSTRUCTION_STEP:
-        return "ms since the first construction began"
+    if is_construction(rows.step):
+        return "ms since the first rank began the construction"
     return f"ms since the step began on the first rank      (step {rows.step})"
 
 

@@ -11,13 +11,14 @@ SPANS: dict[str, tuple[str, str]] = {
     "backward": ("#009E73", "backward"),
     "filling": ("#F0E442", "bucket filling"),
     "head_of_line": ("#E69F00", "full, waits its turn (hatched: derived)"),
-    "wait_for_rank": ("#D55E00", "launched, waits for a rank"),
+    "wait_for_rank": ("#D55E00", "waits for a rank"),
     "transfer": ("#0072B2", "transfer"),
+    "in_flight": ("#6F5BB5", "waits or transfers"),
     "optimizer": ("#999999", "optimizer"),
     "construction": ("#BBBBBB", "construction"),
 }
 
-#: The four stretches of a bucket, always in this order.
+#: The four stretches of a bucket, always in this order; "in_flight" is the last two in one.
 STRETCHES = ("filling", "head_of_line", "wait_for_rank", "transfer")
 
 

@@ -7,10 +7,11 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
+from ddpviz.analysis.tables import SHARED_ID
 from ddpviz.events import Kind
 from ddpviz.views.compute import compute_rows, exposed_rows, intervals
 from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
-from ddpviz.views.source import CONSTRUCTION_STEP, StepSource
+from ddpviz.views.source import StepSource
 from ddpviz.views.stretches import Row, bucket_rows, interval, merged, relative_ms
 from ddpviz.views.text import count, duration, size
 
@@ -32,7 +33,7 @@ class Rows:
     ``spans``: kind, rank, left, right, top, bottom, derived; ``ticks``: rank, x, top, bottom;
     ``marks``: rank, x, y; ``exposed``: rank, left, right, top, bottom; all with head, time, detail
     for the hover; ``labels``: x, y, text, align, baseline of exposed communication.
-    ``note``: what was left out or merged, "" if nothing.
+    ``note``: what was left out or merged, and what the times are not, "" if nothing.
     """
 
     step: int
@@ -67,6 +68,13 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
     marks = _marks(source, lanes)
     exposed = exposed_rows(source, lanes, end_ms)
     notes = []
+    if source.enqueuing_ranks:
+        notes.append(
+            "CUDA: times are the host's, when it enqueued work; when that ran, and which "
+            "communication was exposed, host clocks do not see"
+        )
+    if len(source.hosts) > 1:
+        notes.append("ranks on several hosts share this axis as far as their clocks agree")
     folded = len(source.ranks) - len(chosen)
     if folded:
         opened = ", ".join(
@@ -88,9 +96,7 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
         notes.append(f"{left_out} small marks left out: too many for one figure")
     return Rows(
         step=source.step,
-        title=f"{source.finding}: {duration(end_ms)}"
-        if source.step == CONSTRUCTION_STEP
-        else source.finding,
+        title=source.finding,
         spans=pd.DataFrame(spans, columns=_SPAN_COLUMNS + _HOVER_COLUMNS),
         ticks=pd.DataFrame(ticks, columns=["rank", "x", "top", "bottom", *_HOVER_COLUMNS]),
         marks=pd.DataFrame(marks, columns=["rank", "x", "top", *_HOVER_COLUMNS]),
@@ -163,6 +169,11 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
             if lane is None:
                 continue
             took = "never completed" if pd.isna(row["done_ns"]) else duration(row["duration_ms"])
+            if row["derived"]:
+                took = "enqueued on CUDA: when it ended is not known"
+            group = "one of several groups that share an id"
+            if row["group"] < SHARED_ID:
+                group = "its group"
             rows.append(
                 _mark(
                     int(row["rank"]),
@@ -170,7 +181,7 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
                     float(at),
                     f"{row['op']} ({str(row['cause']).replace('_', ' ')})",
                     f"{took}, launched at {at:.2f} ms",
-                    f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of its group",
+                    f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of {group}",
                 )
             )
     for record in source.records[source.records["kind"] == Kind.REBUILD]:

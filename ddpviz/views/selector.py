@@ -11,7 +11,7 @@ from bokeh.layouts import column, row
 from bokeh.models import Column, CustomJS, InlineStyleSheet
 from bokeh.models.widgets import Button, Div, Select
 
-from ddpviz.events import Failure
+from ddpviz.analysis import steps
 from ddpviz.views.figure import (
     StepFigure,
     axis_label,
@@ -22,7 +22,7 @@ from ddpviz.views.figure import (
     x_bounds,
 )
 from ddpviz.views.rows import Rows, build_rows
-from ddpviz.views.source import CONSTRUCTION_STEP, read_steps, recorded_steps
+from ddpviz.views.source import Run, is_construction, read_run
 from ddpviz.views.text import count, duration
 
 if TYPE_CHECKING:
@@ -75,38 +75,42 @@ if (position >= 0 && position < values.length) {
 class Selected:
     """A figure with its step selector: ``layout`` holds ``drawn.plot`` and the widgets.
 
-    ``steps``: those that can be selected, in order.
+    ``steps``: those that can be selected, in order; ``table``: :func:`ddpviz.analysis.steps`.
     """
 
     layout: Column
     drawn: StepFigure
     steps: list[int]
+    table: pd.DataFrame
 
 
 def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Selected:
     """The figure of one step and a selector of steps; their data travels with it.
 
-    The first one shown is the newest, or the one in which a rank failed.
+    The first one shown is the newest, or the one in which a rank failed (outside of steps: the one
+    that it had begun last).
 
     What does not fit (:data:`MOST_GLYPHS_OF_ALL_STEPS`) is chosen by :func:`choose_steps`, and the
-    note beside the selector says how many of how many there are.
+    note beside the selector says how many of how many there are. Raises ValueError for a recording
+    without steps.
     """
-    from ddpviz.analysis import steps as steps_table
-
-    recorded = recorded_steps(recording)
-    table = steps_table(recording)
+    run = read_run(recording)
+    if not run.steps:
+        raise ValueError("the recording has no step yet: run at least one training step")
+    table = steps(recording)
     lengths = table.groupby("step")["step_ms"].max()
-    newest = _newest(recorded, lengths)
-    failed = [note.step for note in recording.notes(Failure) if note.step in recorded]
+    newest = _newest(run.steps, lengths)
+    failed = [place.step for _, place in run.evidence.failures if place.step in run.steps]
     first_shown = failed[-1] if failed else newest
     telling = {newest: "newest"} | ({first_shown: "failed"} if failed else {})
-    (source,) = read_steps(recording, [first_shown])
-    glyphs = build_rows(source, open_ranks).glyphs
+    glyphs = build_rows(run.source(first_shown), open_ranks).glyphs
     most = min(MOST_STEPS, max(1, MOST_GLYPHS_OF_ALL_STEPS // max(glyphs, 1)))
-    chosen = choose_steps(recorded, lengths, _replanned(table), telling, most)
-    all_rows = [build_rows(source, open_ranks) for source in read_steps(recording, chosen)]
-    left_out = len(recorded) - len(chosen)
-    return _assemble(all_rows, chosen, lengths, first_shown, left_out)
+    chosen = choose_steps(run.steps, lengths, _replanned(table), telling, most)
+    all_rows = [build_rows(run.source(step), open_ranks) for step in chosen]
+    options = [(str(step), _option(run, step, why, lengths)) for step, why in chosen.items()]
+    left_out = len(run.steps) - len(chosen)
+    layout, drawn = _assemble(all_rows, options, first_shown, left_out)
+    return Selected(layout, drawn, list(chosen), table)
 
 
 def _newest(recorded: list[int], lengths: pd.Series) -> int:
@@ -130,14 +134,16 @@ def choose_steps(
 ) -> dict[int, str]:
     """Some ``most`` steps in order, and what each stands for ("" if for nothing).
 
-    ``telling``: those to have in any case. Then come the first, those with a new bucket plan
-    (``replanned``), the slowest, the fastest, the median; the rest of the room goes to steps at
-    even distances. ``lengths``: step time in ms by step.
+    ``telling``: those to have in any case. Then come the first construction and the first step,
+    those with a new bucket plan (``replanned``), the slowest, the fastest, the median, the other
+    constructions; the rest of the room goes to steps at even distances. ``lengths``: step time in
+    ms by step.
     """
     reasons = dict(telling)
-    if recorded[0] == CONSTRUCTION_STEP:
-        reasons[CONSTRUCTION_STEP] = ""
-    training = [step for step in recorded if step != CONSTRUCTION_STEP]
+    built = [step for step in recorded if is_construction(step)]
+    training = [step for step in recorded if not is_construction(step)]
+    for step in built[:1]:
+        reasons.setdefault(step, "")
     reasons.setdefault(training[0] if training else recorded[0], "first")
     for step in replanned[:5]:
         reasons.setdefault(step, "new bucket plan")
@@ -146,26 +152,27 @@ def choose_steps(
         reasons.setdefault(int(timed.index[-1]), "slowest")
         reasons.setdefault(int(timed.index[0]), "fastest")
         reasons.setdefault(int(timed.index[len(timed) // 2]), "median")
+    for step in built:
+        reasons.setdefault(step, "")
     chosen = dict(list(reasons.items())[: max(most, len(telling))])
     rest = [step for step in recorded if step not in chosen]
     room = min(most - len(chosen), len(rest))
     if room > 0:
         positions = np.linspace(0, len(rest) - 1, room).round().astype(int)
         chosen |= {rest[position]: "" for position in np.unique(positions)}
-    return dict(sorted(chosen.items()))
+    return {step: chosen[step] for step in recorded if step in chosen}
 
 
 def _assemble(
     all_rows: list[Rows],
-    chosen: dict[int, str],
-    lengths: pd.Series,
+    options: list[tuple[str, str]],
     first_shown: int,
     left_out: int,
-) -> Selected:
+) -> tuple[Column, StepFigure]:
     shown = next(rows for rows in all_rows if rows.step == first_shown)
     drawn = step_figure(shown)
     sample = (
-        f"{len(chosen)} of {count(len(chosen) + left_out, 'step')} are here: "
+        f"{len(options)} of {count(len(options) + left_out, 'step')} are here: "
         "the telling ones, and others at even distances"
         if left_out
         else ""
@@ -174,7 +181,7 @@ def _assemble(
     style = [InlineStyleSheet(css=_WIDGET_STYLE)]
     select = Select(
         value=str(first_shown),
-        options=[(str(step), _option(step, why, lengths)) for step, why in chosen.items()],
+        options=options,
         width=270,
         stylesheets=style,
         name="step",
@@ -206,7 +213,7 @@ def _assemble(
         button.js_on_click(CustomJS(args={"select": select, "by": by}, code=_MOVE))
     widgets = row(previous, select, following, note, sizing_mode="stretch_width")
     parts = [widgets, drawn.plot] if len(all_rows) > 1 or shown.note else [drawn.plot]
-    return Selected(column(*parts, sizing_mode="stretch_width"), drawn, list(chosen))
+    return column(*parts, sizing_mode="stretch_width"), drawn
 
 
 def _packed(rows: Rows, sample: str) -> dict[str, Any]:
@@ -223,9 +230,11 @@ def _packed(rows: Rows, sample: str) -> dict[str, Any]:
     }
 
 
-def _option(step: int, why: str, lengths: pd.Series) -> str:
-    if step == CONSTRUCTION_STEP:
-        return "construction"
+def _option(run: Run, step: int, why: str, lengths: pd.Series) -> str:
+    built = run.construction(step)
+    if built is not None:
+        what = built.name if built.count > 1 else "construction"
+        return " · ".join(part for part in (what, why) if part)
     length = float(lengths.get(step, float("nan")))
     parts = [f"step {step}", duration(length) if length == length else "not completed", why]
     return " · ".join(part for part in parts if part)

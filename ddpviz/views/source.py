@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from ddpviz.events import RECORD, Kind, Module, Plan
+from ddpviz.analysis import collectives, finding
+from ddpviz.analysis.communication import enqueued, enqueued_runs
+from ddpviz.analysis.constructions import Construction
+from ddpviz.analysis.evidence import Evidence, gather
+from ddpviz.analysis.tables import StepIndex
+from ddpviz.events import RECORD, Kind, Module, Plan, Process
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
-#: The step number under which records of construction are kept.
-CONSTRUCTION_STEP = -1
+
+def is_construction(step: int) -> bool:
+    """Whether this is no training step but a construction: -1 is the first, -2 the second, …"""
+    return step < 0
 
 
 @dataclasses.dataclass(frozen=True)
 class StepSource:
-    """One step of all ranks.
+    """One step of all ranks, or one construction of a DDP module.
 
     ``records``: numpy array of RECORD; ``buckets`` and ``collectives``: the rows of
     :func:`ddpviz.analysis.buckets` and :func:`ddpviz.analysis.collectives` of this step;
     ``plans`` by (rank, module, version); ``modules`` by (rank, module); ``finding``: the step in
-    one sentence.
+    one sentence; ``hosts``: names of the hosts of all ranks.
     """
 
     step: int
@@ -36,6 +42,7 @@ class StepSource:
     plans: dict[tuple[int, int, int], Plan]
     modules: dict[tuple[int, int], Module]
     finding: str
+    hosts: frozenset[str]
 
     @functools.cached_property
     def ranks(self) -> list[int]:
@@ -50,69 +57,90 @@ class StepSource:
             return int(steps["begin_ns"][np.argmin(steps["rank"])])
         return int(self.records["begin_ns"].min())
 
+    @functools.cached_property
+    def enqueuing_ranks(self) -> frozenset[int]:
+        """Ranks that enqueued collectives on a CUDA stream: their times are the host's only."""
+        return frozenset(self.records["rank"][enqueued(self.records)].tolist())
 
-def recorded_steps(recording: Recording) -> list[int]:
-    """Steps that have records, in order; :data:`CONSTRUCTION_STEP` first where it was recorded."""
-    return sorted(_by_step(recording.records()))
+    @functools.cached_property
+    def enqueued_runs(self) -> np.ndarray:
+        """Run keys of the backwards whose communication host clocks do not see."""
+        return enqueued_runs(self.records)
 
 
-def read_steps(recording: Recording, steps: Iterable[int]) -> list[StepSource]:
-    """The sources of these steps, in the given order. Raises ValueError for an unknown step."""
-    from ddpviz.analysis import buckets, collectives
-    from ddpviz.analysis.finding import finding
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All that the steps of a recording are drawn from, read once."""
 
-    by_step = _by_step(recording.records())
-    bucket_rows = dict(iter(buckets(recording).groupby("step")))
-    collective_rows = dict(iter(collectives(recording).groupby("step")))
-    plans = {
-        (rank, plan.module, plan.version): plan
-        for rank in recording.ranks
-        for plan in recording.notes(Plan, rank=rank)
-    }
-    modules = {
-        (rank, module.id): module
-        for rank in recording.ranks
-        for module in recording.notes(Module, rank=rank)
-    }
-    nothing = pd.DataFrame()
-    sources = []
-    for step in steps:
-        if step not in by_step:
-            known = f"{min(by_step)} to {max(by_step)}" if by_step else "a recorded step"
+    records: np.ndarray
+    collectives: pd.DataFrame
+    evidence: Evidence
+    plans: dict[tuple[int, int, int], Plan]
+    modules: dict[tuple[int, int], Module]
+    hosts: frozenset[str]
+
+    @functools.cached_property
+    def _rows(self) -> tuple[StepIndex, StepIndex]:
+        return StepIndex(self.records), StepIndex(self.collectives)
+
+    @functools.cached_property
+    def steps(self) -> list[int]:
+        """The constructions in the order of time (-1, -2, …), then the steps with records."""
+        built = [one.step for one in self.evidence.constructions]
+        return built + [step for step in self._rows[0].steps if step >= 0]
+
+    def construction(self, step: int) -> Construction | None:
+        """The construction of this number; None for a step."""
+        return self.evidence.construction(step)
+
+    def source(self, step: int) -> StepSource:
+        """What this step is drawn from. Raises ValueError for one without records."""
+        if step not in self.steps:
+            known = f"{min(self.steps)} to {max(self.steps)}" if self.steps else "a recorded step"
             raise ValueError(f"found no step {step} in the recording, expected {known}")
-        sources.append(
-            StepSource(
-                step=step,
-                records=by_step[step],
-                buckets=bucket_rows.get(step, nothing),
-                collectives=collective_rows.get(step, nothing),
-                plans=plans,
-                modules=modules,
-                finding="construction of the DDP module"
-                if step == CONSTRUCTION_STEP
-                else finding(recording, step),
-            )
+        in_records, in_collectives = (index.rows(max(step, -1)) for index in self._rows)
+        records, called = self.records[in_records], self.collectives.iloc[in_collectives]
+        built = self.construction(step)
+        if built is not None:
+            records = records[built.holds(records)]
+            begun = called[["rank", "launched_ns"]].rename(columns={"launched_ns": "begin_ns"})
+            called = called[built.holds(begun.to_records(index=False))]
+        here = self.evidence.of(step)
+        return StepSource(
+            step=step,
+            records=records,
+            buckets=here.buckets,
+            collectives=called,
+            plans=self.plans,
+            modules=self.modules,
+            finding=finding(self.evidence.source, step, here),
+            hosts=self.hosts,
         )
-    return sources
 
 
-def _by_step(records: np.ndarray) -> dict[int, np.ndarray]:
-    """Records by their step. Outside of steps only what construction spans is kept."""
+def read_run(recording: Recording) -> Run:
+    """Reads a recording for its figures."""
+    return Run(
+        _drawn(recording.records()),
+        collectives(recording),
+        gather(recording),
+        {
+            (rank, plan.module, plan.version): plan
+            for rank in recording.ranks
+            for plan in recording.notes(Plan, rank=rank)
+        },
+        {
+            (rank, module.id): module
+            for rank in recording.ranks
+            for module in recording.notes(Module, rank=rank)
+        },
+        frozenset(note.hostname for note in recording.notes(Process)),
+    )
+
+
+def _drawn(records: np.ndarray) -> np.ndarray:
+    """Records but for those that the recorder writes about itself."""
     if records.dtype != RECORD:
         raise ValueError(f"found records of type {records.dtype}, expected ddpviz.events.RECORD")
-    about_recorder = (records["kind"] >= Kind.GAP) & (records["kind"] <= Kind.FAILED)
-    records = records[~about_recorder]
-    records = records[np.argsort(records["step"], kind="stable")]
-    if not len(records):
-        return {}
-    steps, firsts = np.unique(records["step"], return_index=True)
-    by_step = dict(zip(steps.tolist(), np.split(records, firsts[1:]), strict=True))
-    outside = by_step.pop(CONSTRUCTION_STEP, None)
-    if outside is not None:
-        whole = outside[outside["kind"] == Kind.CONSTRUCTION]
-        if len(whole):
-            during = (outside["begin_ns"] >= whole["begin_ns"].min()) & (
-                outside["begin_ns"] <= whole["end_ns"].max()
-            )
-            by_step[CONSTRUCTION_STEP] = outside[during]
-    return by_step
+    found: np.ndarray = records[(records["kind"] < Kind.GAP) | (records["kind"] > Kind.FAILED)]
+    return found

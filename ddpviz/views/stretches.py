@@ -1,4 +1,5 @@
-"""The rows of bucket lanes: four stretches per bucket, and a tick per parameter."""
+"""The rows of bucket lanes: four stretches per bucket, three where waiting and transfer cannot be
+told apart, and a tick per parameter."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ _THIN = 0.42
 
 Row = dict[str, Any]
 
-#: Stretch → columns of the table it begins and ends at, and those that make it derived.
-_STRETCHES: dict[str, tuple[str, str, frozenset[str]]] = {
-    "filling": ("first_ready_ns", "full_ns", frozenset({"filling_ms"})),
-    "head_of_line": ("full_ns", "launched_ns", frozenset({"head_of_line_ms", "full_ns"})),
-    "wait_for_rank": ("launched_ns", "last_launched_ns", frozenset({"wait_for_rank_ms"})),
-    "transfer": ("last_launched_ns", "done_ns", frozenset({"transfer_ms"})),
+#: Stretch → columns of the table it begins and ends at, the one at which it has ended at the latest
+#: ("" if none), and those that make it derived.
+_STRETCHES: dict[str, tuple[str, str, str, frozenset[str]]] = {
+    "filling": ("first_ready_ns", "full_ns", "launched_ns", frozenset({"filling_ms"})),
+    "head_of_line": ("full_ns", "launched_ns", "", frozenset({"head_of_line_ms", "full_ns"})),
+    "wait_for_rank": ("launched_ns", "last_launched_ns", "", frozenset({"wait_for_rank_ms"})),
+    "transfer": ("last_launched_ns", "done_ns", "copied_ns", frozenset({"transfer_ms"})),
+    "in_flight": ("launched_ns", "done_ns", "copied_ns", frozenset({"done_ns"})),
 }
 
 
@@ -42,6 +45,7 @@ def bucket_rows(source: StepSource, lanes: Lanes, end_ms: float) -> tuple[list[R
             "launched_ns",
             "last_launched_ns",
             "done_ns",
+            "copied_ns",
         )
     }
     ready = _ready_times(source)
@@ -75,19 +79,29 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
         "DDP launches buckets in order (derived)",
         "wait_for_rank": f"launched here, not yet on rank {_whole(row['last_rank'])}",
         "transfer": f"all ranks have launched it: {size(row['bytes'])} on the way",
+        "in_flight": f"{size(row['bytes'])}; waiting for a rank and transfer are not told apart:"
+        f"\n{row['unsplit']}",
     }
     heads = {
         "filling": f"{name} fills",
         "head_of_line": f"{name} waits its turn",
         "wait_for_rank": f"{name} waits for rank {_whole(row['last_rank'])}",
         "transfer": f"{name} is transferred",
+        "in_flight": f"{name} is in flight",
     }
     rows = []
-    for kind, (begins, ends, makes_derived) in _STRETCHES.items():
+    left_out = {"wait_for_rank", "transfer"} if _is_unsplit(row) else {"in_flight"}
+    for kind, (begins, ends, at_latest, makes_derived) in _STRETCHES.items():
+        if kind in left_out:
+            continue
         left, right, detail = at[begins], at[ends], details[kind]
         if math.isnan(left):
             continue
-        if math.isnan(right):
+        is_derived = bool(derived & makes_derived)
+        if math.isnan(right) and not math.isnan(at.get(at_latest, math.nan)):
+            right, is_derived = at[at_latest], True
+            detail += "\nended here at the latest: its end was not recorded (derived)"
+        elif math.isnan(right):
             # Never launched, or launched and never completed: drawn up to the end of the record.
             right = end_ms
             detail += "\nnot ended when the record ended"
@@ -102,13 +116,19 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
                 "right": right,
                 "top": lane.middle - half,
                 "bottom": lane.middle + half,
-                "derived": bool(derived & makes_derived),
+                "derived": is_derived,
                 "head": heads[kind],
                 "time": interval(left, right),
                 "detail": detail,
             }
         )
     return rows
+
+
+def _is_unsplit(row: Row) -> bool:
+    """A bucket that never completed still waits for the rank that is known to be absent."""
+    done, last_rank = bool(pd.notna(row["done_ns"])), bool(pd.notna(row["last_rank"]))
+    return row["unsplit"] != "" and (done or not last_rank)
 
 
 def _whole(value: Any) -> str:

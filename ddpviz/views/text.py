@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from ddpviz.analysis.units import format_bytes, format_duration
 
+#: What the columns of :func:`ddpviz.analysis.steps` mean, said wherever they are shown.
+HIDDEN = "a collective of the backward was in flight while it still computed"
+EXPOSED = (
+    "after its last gradient a rank waits for buckets and copies them back, or before a forward "
+    "for buffers"
+)
+SUM = "copying back is exposed too, so the two need not sum to the time in flight"
+ON_CUDA = (
+    "on CUDA all times are the host's, when it enqueued work; hidden and exposed communication "
+    "are not known, because host clocks do not see when collectives run"
+)
+
 
 def duration(ms: float) -> str:
     """A duration in ms as text: "12.3 s", "199 ms", "4.2 ms", "40 µs"; NaN is "unknown"."""

@@ -10,7 +10,7 @@ from ddpviz.views.figure import apply_theme, step_figure
 from ddpviz.views.palette import theme_named
 from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import selectable
-from ddpviz.views.source import read_steps, recorded_steps
+from ddpviz.views.source import read_run
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -26,16 +26,14 @@ def timeline(
     """The timeline of a recording: of one step, or with a selector of steps if ``step`` is None.
 
     ``theme``: "light" or "dark". ``open_ranks``: which ranks show their buckets; by default all up
-    to 8, beyond that the slowest, the fastest and the median. Raises ValueError for an unknown
-    step or theme and for a recording without steps.
+    to 8, beyond that the slowest, the fastest and the median. Steps -1, -2, … are the constructions
+    of DDP modules. Raises ValueError for an unknown step or theme and for a recording without
+    steps.
     """
-    if not recorded_steps(recording):
-        raise ValueError("the recording has no step yet: run at least one training step")
     if step is None:
         selected = selectable(recording, open_ranks)
         apply_theme(selected.drawn, theme_named(theme))
         return selected.layout
-    (source,) = read_steps(recording, [step])
-    drawn = step_figure(build_rows(source, open_ranks))
+    drawn = step_figure(build_rows(read_run(recording).source(step), open_ranks))
     apply_theme(drawn, theme_named(theme))
     return drawn.plot

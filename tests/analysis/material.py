@@ -13,10 +13,12 @@ from ddpviz.events import (
     RECORD,
     Bucket,
     Cause,
+    Flag,
     Group,
     Kind,
     Module,
     Plan,
+    Process,
     Tensor,
 )
 
@@ -81,7 +83,10 @@ class MemorySource:
         op: str = "allreduce float32",
         **fields: Any,
     ) -> None:
-        """A collective's launch and, unless ``done_ms`` is None, its completion."""
+        """A collective's launch and, unless ``done_ms`` is None, its completion.
+
+        On CUDA the flag ENQUEUED stands on the completion only.
+        """
         texts = [text for (of, _), text in self._labels.items() if of == rank]
         if op not in texts:
             # Ids differ between ranks, as they do where ranks meet operations in another order.
@@ -91,7 +96,9 @@ class MemorySource:
             "sequence": sequence, "cause": cause, "label": label, "group": 0, "module": 0,
             "step": 0, "iteration": 0, **fields,
         }  # fmt: skip
-        self.add(Kind.COLLECTIVE_LAUNCHED, rank, launched_ms, launched_ms, **given)
+        flags = given.get("flags", 0) & ~Flag.ENQUEUED
+        launch = {**given, "flags": flags}
+        self.add(Kind.COLLECTIVE_LAUNCHED, rank, launched_ms, launched_ms, **launch)
         if done_ms is not None:
             self.add(Kind.COLLECTIVE_DONE, rank, launched_ms, done_ms, **given)
 
@@ -99,14 +106,30 @@ class MemorySource:
 NAMES = ("conv.weight", "conv.bias", "head.weight", "head.bias")
 
 
-def described(ranks: Iterable[int] = (0, 1), world_size: int | None = None) -> MemorySource:
-    """Ranks of one group with one module: one bucket at first, two from iteration 1 on."""
+def described(
+    ranks: Iterable[int] = (0, 1), world_size: int | None = None, hosts: tuple[str, ...] = ("a",)
+) -> MemorySource:
+    """Ranks of one group with one module: one bucket at first, two from iteration 1 on.
+
+    ``hosts``: names, for one rank after the other and again from the first.
+    """
     source = MemorySource(ranks)
     tensors = tuple(Tensor(name, (25,), "float32", 100) for name in NAMES)
     members = tuple(range(world_size or len(source.ranks)))
     for rank in source.ranks:
         source.note(
             rank,
+            Process(
+                rank,
+                len(members),
+                1,
+                hosts[rank % len(hosts)],
+                "2.13.0",
+                "3.11",
+                "cpu",
+                EPOCH_NS,
+                "default",
+            ),
             Group(0, "default", "gloo", members),
             Module(0, "Net", tensors, (), ()),
             Plan(0, 0, 0, EPOCH_NS, "construction", (Bucket((3, 2, 1, 0), 400, None),)),
@@ -129,10 +152,12 @@ def step(
     sequence: int = 10,
     buffers_ms: tuple[float, float] | None = None,
     end_ms: float | None = None,
+    flags: int = 0,
 ) -> None:
     """A step of one forward and one backward; sequences count from ``sequence``.
 
     Forward takes the 10 ms after ``begin_ms``; the step ends ``end_ms``, or never.
+    ``flags``: of the buckets' collectives.
     """
     common = {"step": number, "iteration": number, "module": 0}
     forward_end_ms = begin_ms + 10
@@ -145,7 +170,7 @@ def step(
     for bucket, (launched, done) in enumerate(zip(launched_ms, done_ms, strict=True)):
         source.call(
             rank, sequence + bucket, launched, done, index=bucket, bytes=200,
-            step=number, iteration=number,
+            step=number, iteration=number, flags=flags,
         )  # fmt: skip
     if finalize_ms is not None:
         source.add(Kind.FINALIZE, rank, *finalize_ms, index=len(launched_ms), **common)
@@ -153,3 +178,38 @@ def step(
     if end_ms is not None:
         source.add(Kind.OPTIMIZER, rank, end_ms - 1, end_ms, step=number)
         source.add(Kind.STEP, rank, begin_ms, end_ms, step=number, index=number)
+
+
+def hanging(hosts: tuple[str, ...] = ("a",), flags: int = 0) -> MemorySource:
+    """Step 1, in which rank 1 never launches bucket 1."""
+    source = described(hosts=hosts)
+    ready = {3: 20.0, 2: 21.0, 1: 22.0, 0: 23.0}
+    step(source, 0, 0, ready, [21, 23], [24, None], None, flags=flags)
+    step(source, 1, 0, {}, [21], [24], None, flags=flags)
+    return source
+
+
+def construct(
+    source: MemorySource,
+    rank: int,
+    begin_ms: float,
+    end_ms: float | None,
+    module: int = 0,
+    sequence: int = 0,
+    done: bool = True,
+) -> None:
+    """A constructor that verifies shapes 1 ms after its begin; it returns at ``end_ms``, or never.
+
+    ``done``: whether its collective completed, after another 1 ms.
+    """
+    outside = {"step": -1, "iteration": -1}
+    source.call(
+        rank, sequence, begin_ms + 1, begin_ms + 2 if done else None, Cause.VERIFY,
+        "allgather int64", module=module, **outside,
+    )  # fmt: skip
+    if done:
+        source.add(
+            Kind.CONSTRUCTION_VERIFY, rank, begin_ms + 0.5, begin_ms + 2.5, module=module, step=-1
+        )
+    if end_ms is not None:
+        source.add(Kind.CONSTRUCTION, rank, begin_ms, end_ms, module=module, step=-1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddpviz.analysis import finding, format_bytes, format_duration
-from ddpviz.events import Cause, Failure, Flag, Kind
-from tests.analysis.material import MemorySource, at_ns, described, step
+from ddpviz.analysis import finding, format_bytes, format_duration, steps
+from ddpviz.analysis.evidence import gather
+from ddpviz.events import Cause, Failure, Flag, Kind, Unavailable
+from tests.analysis.material import at_ns, described, hanging, step
 
 READY = {3: 20.0, 2: 21.0, 1: 22.0, 0: 23.0}
 
@@ -17,6 +18,46 @@ def test_waiting_for_a_rank_names_both_the_bucket_and_the_transfer() -> None:
     step(source, 1, 0, READY, [21, 24], [222, 223.7], (25, 225), end_ms=230)
     assert finding(source, 1) == (
         "rank 1 waited 199 ms for rank 0 in bucket 1; transferring it took 0.7 ms"
+    )
+
+
+def test_of_a_wait_that_backward_hid_in_part_the_exposed_part_is_told() -> None:
+    source = described()
+    step(source, 0, 0, READY, [221, 223], [222, 223.7], (224, 225), end_ms=230)
+    step(source, 1, 0, READY, [21, 24], [222, 223.7], (218, 224), end_ms=230)
+    assert finding(source, 1) == (
+        "rank 1 waited 199 ms for rank 0 in bucket 1, 5.0 ms of it exposed; "
+        "transferring it took 0.7 ms"
+    )
+
+
+def test_of_a_transfer_that_backward_hid_in_part_the_exposed_part_is_told() -> None:
+    source = described()
+    ready = {1: 11.0, 0: 12.0, 3: 90.0, 2: 95.0}
+    for rank in (0, 1):
+        step(source, rank, 0, ready, [95, 96], [97, 127], (120, 128), end_ms=140)
+    assert finding(source, 1) == (
+        "bucket 1 of rank 0 was full, but waited 84 ms for its turn (derived); "
+        "transferring it took 31 ms, 7.0 ms of it exposed"
+    )
+
+
+def test_a_transfer_whose_end_is_not_known_is_said_to_be_so() -> None:
+    source = described()
+    step(source, 0, 0, READY, [221, 223], [222, 224], (224, 225), end_ms=230)
+    step(source, 1, 0, READY, [21, 24], [222, None], (25, 225), end_ms=230)
+    assert finding(source, 1) == (
+        "rank 1 waited 199 ms for rank 0 in bucket 1; the end of its transfer is not known"
+    )
+
+
+def test_a_backward_whose_end_was_not_recorded_is_no_good_news() -> None:
+    source = described()
+    step(source, 0, 0, READY, [21, 23], [24, 25], (99, 99.2), end_ms=120)
+    step(source, 1, 0, READY, [21, 23], [24, 25], None, end_ms=120)
+    assert finding(source, 1) == (
+        "how much communication was exposed is not known: the end of rank 1's backward was not "
+        "recorded"
     )
 
 
@@ -56,8 +97,37 @@ def test_a_bucket_that_waited_its_turn_is_blamed_for_its_exposed_transfer() -> N
     for rank in (0, 1):
         step(source, rank, 0, ready, [95, 96], [97, 127], (96, 128), end_ms=140)
     assert finding(source, 1) == (
-        "bucket 1 of rank 0 was full, but waited 84 ms for its turn; transferring it took 31 ms"
+        "bucket 1 of rank 0 was full, but waited 84 ms for its turn (derived); "
+        "transferring it took 31 ms"
     )
+
+
+def test_a_transfer_of_which_only_a_bound_is_known_is_said_to_be_derived() -> None:
+    """A hook went on with collectives of which the bucket is not known."""
+    source = described()
+    step(source, 0, 0, READY, [221, 223], [222, 224], (224, 225), end_ms=230)
+    step(source, 1, 0, READY, [21, 24], [222, 224], (25, 225), end_ms=230)
+    source.call(1, 30, 224.1, 224.5, index=-1, step=1, iteration=1, flags=Flag.FROM_HOOK)
+    assert finding(source, 1) == (
+        "rank 1 waited 199 ms for rank 0 in bucket 1; transferring it took 1.0 ms (derived)"
+    )
+
+
+def test_buckets_that_cannot_be_seen_are_not_taken_for_none() -> None:
+    source = described((0,), 1)
+    source.note(0, Unavailable(0, "buckets", at_ns(0), "a built-in hook was there before"))
+    for number, flags in ((1, Flag(0)), (2, Flag.NO_SYNC)):
+        begin_ms = 100 * number
+        common = {"step": number, "iteration": number, "module": 0, "flags": flags}
+        source.add(Kind.FORWARD, 0, begin_ms, begin_ms + 10, **common)
+        source.add(Kind.STEP, 0, begin_ms, begin_ms + 20, step=number)
+    assert finding(source, 1) == (
+        "buckets are not available here, because a built-in hook was there before"
+    )
+    assert finding(source, 2) == "no_sync: gradients stay local in this step"
+    table = steps(source)
+    columns = ["hidden_communication_ms", "exposed_communication_ms"]
+    assert table[columns].isna().all(axis=1).tolist() == [True, False]
 
 
 def test_static_graph_delays_its_first_reduction() -> None:
@@ -84,19 +154,15 @@ def test_waiting_in_the_buffer_broadcast_is_told_apart_from_moving_it() -> None:
 def test_one_recorded_rank_cannot_tell_waiting_from_transfer() -> None:
     source = described((0,), world_size=2)
     step(source, 0, 0, READY, [21, 23], [50, 75], (25, 76), end_ms=80)
-    assert finding(source, 1).endswith("whether it waited for a rank is not known")
-
-
-def hanging() -> MemorySource:
-    source = described()
-    step(source, 0, 0, READY, [21, 23], [24, None], None)
-    step(source, 1, 0, {}, [21], [24], None)
-    return source
+    assert finding(source, 1) == (
+        "51 ms of communication exposed after backward on rank 0, any waiting included: "
+        "not every rank is known to have launched it"
+    )
 
 
 def test_a_rank_that_hangs_says_whom_it_waits_for() -> None:
     assert finding(hanging(), 1) == (
-        "rank 0 waits for rank 1, which has not launched bucket 1 (allreduce 11)"
+        "rank 0 waits for rank 1, which has not launched allreduce 11 (bucket 1)"
     )
 
 
@@ -104,7 +170,7 @@ def test_a_failure_comes_first() -> None:
     source = hanging()
     source.note(0, Failure(0, 1, at_ns(900), "RuntimeError: connection closed", ""))
     assert finding(source, 1) == (
-        "rank 0 failed waiting for rank 1, which has not launched bucket 1 (allreduce 11): "
+        "rank 0 failed waiting for rank 1, which has not launched allreduce 11 (bucket 1): "
         "RuntimeError: connection closed"
     )
     source.note(1, Failure(1, 1, at_ns(800), "ValueError: bad batch", ""))
@@ -155,6 +221,23 @@ def test_a_duration_has_the_digits_it_deserves(duration_ns: float, text: str) ->
 )  # fmt: skip
 def test_a_size_has_the_digits_it_deserves(size_bytes: float, text: str) -> None:
     assert format_bytes(size_bytes) == text
+
+
+def test_many_steps_from_one_reading_are_what_each_says_alone() -> None:
+    source = hanging()
+    for number, begin_ms in ((2, 300), (3, 500)):
+        for rank in (0, 1):
+            ready = {index: ms + begin_ms for index, ms in READY.items()}
+            step(
+                source, rank, begin_ms, ready, [begin_ms + 21, begin_ms + 23 + 40 * rank],
+                [begin_ms + 50, begin_ms + 75], (begin_ms + 25, begin_ms + 76), number,
+                10 * number, end_ms=begin_ms + 80,
+            )  # fmt: skip
+    source.note(0, Failure(0, 3, at_ns(900), "RuntimeError: gone", ""))
+    whole = gather(source)
+    told = {number: finding(source, number, whole.of(number)) for number in (0, 1, 2, 3)}
+    assert told == {number: finding(source, number) for number in told}
+    assert len(set(told.values())) == 4
 
 
 def test_an_errors_source_position_is_left_out_of_the_title() -> None:

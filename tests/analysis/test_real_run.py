@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 
 from ddpviz import analysis
+from ddpviz.analysis.evidence import gather
 from ddpviz.events import Batch, Cause, Kind
 from ddpviz.recording import Recording
 from tests.fidelity import scenarios
@@ -16,6 +19,8 @@ from tests.ranks import run_ranks
 
 MODES = [mode for mode in scenarios.MODES if mode not in ("bucket_view", "builtin_hook")]
 STEPS = 8
+#: The step that rank 1 enters late, and by how much.
+LATE_STEP, LATE_S = 5, 0.4
 
 
 def record(rank: int, world_size: int) -> dict[str, Any]:
@@ -36,7 +41,32 @@ def record(rank: int, world_size: int) -> dict[str, Any]:
             logged.append(dict(modules[0]._get_ddp_logging_data()))
         recorder.close()
         outcome[mode] = {"batches": batches, "logged": logged}
+    outcome["late"] = {"batches": record_late(rank)}
     return outcome
+
+
+def record_late(rank: int) -> list[bytes]:
+    """A run without buffer broadcasts in which rank 1 is slow between one forward and backward."""
+    from ddpviz.probe import Recorder
+
+    batches: list[bytes] = []
+    recorder = Recorder(sinks=[lambda batch: batches.append(batch.to_bytes())])
+    recorder.install()
+    modules = scenarios.build("no_buffers")
+    forward = modules[0].module.forward
+
+    def slow(*args: Any) -> Any:
+        result = forward(*args)
+        time.sleep(LATE_S if rank == 1 else 0)  # the slow rank itself, not a wait for another
+        return result
+
+    scenarios.train("no_buffers", rank, modules, LATE_STEP)
+    modules[0].module.forward = slow
+    scenarios.train("no_buffers", rank, modules, 1, LATE_STEP)
+    modules[0].module.forward = forward
+    scenarios.train("no_buffers", rank, modules, 2, LATE_STEP + 1)
+    recorder.close()
+    return batches
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +76,7 @@ def outcomes() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def recordings(outcomes: list[dict[str, Any]]) -> dict[str, Recording]:
-    return {mode: recording_of(mode, outcomes) for mode in MODES}
+    return {mode: recording_of(mode, outcomes) for mode in [*MODES, "late"]}
 
 
 def recording_of(mode: str, outcomes: list[dict[str, Any]]) -> Recording:
@@ -142,6 +172,22 @@ def test_overlap_agrees_with_ddps_logger(
         assert abs(np.median(ratios) - 1) < 0.05, (column, ratios)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_hidden_is_in_flight_within_what_the_logger_calls_overlap(
+    recordings: dict[str, Recording], mode: str
+) -> None:
+    table = analysis.overlap(recordings[mode])
+    assert table["hidden_ms"].notna().all() and not table["enqueued"].any()
+    assert (table["hidden_ms"] >= 0).all()
+    # The map of used parameters may be launched before the first bucket.
+    if mode not in ("find_unused", "static_graph"):
+        assert (table["hidden_ms"] <= table["backward_compute_comm_overlap_ms"] + 1e-6).all()
+    in_flight = analysis.buckets(recordings[mode])
+    whole = (in_flight["done_ns"] - in_flight["launched_ns"]).astype(float).sum() / 1e6
+    if mode == "plain":
+        assert 0 < table["hidden_ms"].sum() < whole
+
+
 def test_the_forward_after_an_unsynced_one_broadcasts_nothing(
     recordings: dict[str, Recording],
 ) -> None:
@@ -201,6 +247,10 @@ def test_collectives_are_all_there_once(recordings: dict[str, Recording], mode: 
     assert len(table) == len(recordings[mode].records(kinds=Kind.COLLECTIVE_LAUNCHED))
     assert table["done_ns"].notna().all()
     assert not table.duplicated(["rank", "group", "sequence"]).any()
+    launched = recordings[mode].records(kinds=Kind.COLLECTIVE_LAUNCHED, ranks=0)
+    names = [recordings[mode].collective_name(record) for record in launched]
+    assert len(set(names)) == len(names)
+    assert any(re.fullmatch(r"allreduce \d+ \(bucket 0\)", name) for name in names)
     assert set(table["cause"]) <= {cause.name.lower() for cause in Cause} - {"unknown"}
     assert set(table["op"]) <= {"allreduce", "broadcast", "allgather"}
 
@@ -214,9 +264,38 @@ def test_every_step_has_a_finding_with_a_number(
         sentence = analysis.finding(recording, number)
         assert any(unit in sentence for unit in (" ms", " µs", " s ")), sentence
         assert "unknown" not in sentence and "nan" not in sentence.lower()
-    if mode == "plain":
-        first = analysis.finding(recording, 0)
-        assert "one bucket holds everything" in first or "waited" in first or "buffer" in first
+
+
+def test_a_rank_that_is_late_is_the_finding_of_that_step(
+    recordings: dict[str, Recording],
+) -> None:
+    recording = recordings["late"]
+    sentence = analysis.finding(recording, LATE_STEP)
+    told = re.fullmatch(
+        r"rank 0 waited (\d+) ms for rank 1 in bucket (\d)(, \d+ ms of it exposed)?; "
+        r"transferring it took [\d.]+ [mµ]s",
+        sentence,
+    )
+    assert told, sentence
+    waited_ms, bucket = int(told[1]), int(told[2])
+    assert LATE_S * 900 < waited_ms < LATE_S * 1500
+    table = analysis.buckets(recording, LATE_STEP).set_index(["rank", "bucket"])
+    assert table.loc[(0, bucket), "wait_for_rank_ms"] == pytest.approx(waited_ms, abs=0.51)
+    for number in range(LATE_STEP):
+        assert not analysis.finding(recording, number).startswith(f"rank 0 waited {told[1]}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_findings_from_one_reading_are_those_of_each_step_alone(
+    recordings: dict[str, Recording], mode: str
+) -> None:
+    recording = recordings[mode]
+    whole = gather(recording)
+    steps = range(-len(whole.constructions), recording.last_step + 1)
+    assert -1 in steps
+    for number in steps:
+        together = analysis.finding(recording, number, whole.of(number))
+        assert together == analysis.finding(recording, number)
 
 
 def test_one_rank_alone_has_no_waits(outcomes: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from ddpviz import analysis
+from ddpviz.analysis.naming import collective_name
 from ddpviz.events import Cause, Flag, Group, Kind
 from tests.analysis.material import NAMES, MemorySource, at_ns, described, step
 
@@ -300,6 +301,21 @@ def test_collectives_outside_any_step_make_no_step() -> None:
     assert len(analysis.steps(source)) == 0
     row = analysis.collectives(source).iloc[0]
     assert (row["cause"], row["op"], row["dtype"]) == ("verify", "allgather", "int64")
+
+
+def test_a_collective_is_called_by_its_operation_number_and_cause() -> None:
+    source = described((0,), 1)
+    source.call(0, 7, 10, 20, index=2)
+    source.call(0, 8, 10, 20, index=-1)
+    source.call(0, 9, 10, 20, Cause.INITIAL_STATE, "broadcast int64")
+    source.call(0, 10, 10, 20, 77, "")  # type: ignore[arg-type]
+    records = source.records(kinds=Kind.COLLECTIVE_LAUNCHED)
+    assert [collective_name(source, record) for record in records] == [
+        "allreduce 7 (bucket 2)",
+        "allreduce 8 (bucket)",
+        "broadcast 9 (initial state)",
+        "collective 10 (cause 77)",
+    ]
 
 
 def test_a_group_made_again_is_another_group() -> None:

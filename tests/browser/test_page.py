@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,32 +10,19 @@ import pytest
 
 from ddpviz import analysis
 from ddpviz.export.page import write_page
+from tests.chromium import chromium, needs_chromium
 from tests.views.samples import sample_recording
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here"),
-]
+pytestmark = [pytest.mark.browser, needs_chromium]
 
 #: A name that runs code wherever it is taken for markup, and is typeset where taken for TeX.
 HOSTILE = "<img src=x onerror=window.hacked=1></script>$$x_{index}$$"
-_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 class Visit:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 
 from ddpviz.events import (
@@ -17,6 +22,7 @@ from ddpviz.events import (
     Process,
     Tensor,
 )
+from ddpviz.recording import RankWriter
 
 EPOCH_NS = 1_700_000_000_000_000_000
 
@@ -77,3 +83,28 @@ def batches(
 
 def joined(sent: list[Batch]) -> np.ndarray:
     return np.concatenate([batch.records for batch in sent])
+
+
+def written(directory: Path, sent: list[Batch], compression: str = "lz4") -> Path:
+    """Each rank's batches, written by a writer of its own."""
+    for rank in sorted({batch.rank for batch in sent}):
+        writer = RankWriter(directory, rank, compression)
+        for batch in sent:
+            if batch.rank == rank:
+                writer(batch)
+        writer.close()
+        writer.close()  # twice is fine
+    return directory
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.tobytes() == other.tobytes()
+
+
+def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )

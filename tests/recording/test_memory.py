@@ -8,10 +8,10 @@ import threading
 import numpy as np
 import pytest
 
-from ddpviz.events import RECORD, Batch, Group, Kind, Label, Module, Plan, Process
+from ddpviz.events import RECORD, Batch, Group, Kind, Module, Plan, Process
 from ddpviz.recording import Recording
 from ddpviz.recording.attachments import Offsets
-from tests.recording.material import EPOCH_NS, batches, first_notes, joined, plan, process, rows
+from tests.recording.material import EPOCH_NS, batches, joined, plan, process, rows
 
 
 def filled(sent: list[Batch], bound: int = 1_000_000) -> Recording:
@@ -225,7 +225,3 @@ def test_many_threads_append_while_others_read():
     assert not wrong
     for rank, of_rank in sent.items():
         assert np.array_equal(recording.records(ranks=rank), joined(of_rank))
-
-
-def test_first_notes_name_the_label_of_the_rank():
-    assert Label(1, "allreduce float32 of 7") in first_notes(0, 7)

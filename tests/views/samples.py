@@ -17,6 +17,7 @@ from ddpviz.events import (
     Bucket,
     Cause,
     Clock,
+    Flag,
     Group,
     Kind,
     Label,
@@ -26,7 +27,7 @@ from ddpviz.events import (
     Process,
     Tensor,
 )
-from ddpviz.recording import Recording
+from ddpviz.recording import UNNUMBERED, Recording
 
 ZERO_NS = 1_700_000_000_000_000_000
 STEP_NS = 100_000_000
@@ -53,9 +54,11 @@ def sample_recording(
     name: str = "ConvNet",
     parameter: str = "layer{index}.weight",
     slow_ms: int = 20,
+    hosts: tuple[str, ...] = ("host",),
 ) -> Recording:
     """A recording in which rank 0's backward starts ``slow_ms`` later than on the others.
 
+    ``hosts``: names, for one rank after the other and again from the first.
     The first step has one bucket of all parameters; the plan is rebuilt in step 1, with one
     collective of cause REBUILD_ORDER.
     """
@@ -78,7 +81,17 @@ def sample_recording(
     recording = Recording()
     for rank in range(ranks):
         notes: tuple[Note, ...] = (
-            Process(rank, ranks, 1, "host", "2.13.0", "3.11", "cpu", ZERO_NS, "default"),
+            Process(
+                rank,
+                ranks,
+                1,
+                hosts[rank % len(hosts)],
+                "2.13.0",
+                "3.11",
+                "cpu",
+                ZERO_NS,
+                "default",
+            ),
             Group(0, "default", "gloo", tuple(range(ranks))),
             Module(0, name, tensors, (Tensor("mean", (64,), "float32", 256),), ()),
             Label(1, "allreduce float32"),
@@ -96,6 +109,55 @@ def sample_recording(
             rows += made
         recording.append(Batch(rank, 0, np.concatenate(rows), notes))
     return recording
+
+
+def batches_of(recording: Recording) -> list[Batch]:
+    """One batch per rank with all it recorded, notes included."""
+    kinds = (Process, Group, Module, Label, Plan)
+    return [
+        Batch(
+            rank,
+            0,
+            recording.records(ranks=rank),
+            tuple(note for kind in kinds for note in recording.notes(kind, rank=rank)),
+        )
+        for rank in recording.ranks
+    ]
+
+
+def on_cuda(recording: Recording) -> Recording:
+    """The same run as a host records it on CUDA: collectives end, and finalize too, at once."""
+    twin = Recording()
+    for batch in batches_of(recording):
+        records = batch.records
+        done = records["kind"] == Kind.COLLECTIVE_DONE
+        records["flags"][done] |= np.uint16(Flag.ENQUEUED)
+        at_once = done | (records["kind"] == Kind.FINALIZE)
+        records["end_ns"][at_once] = records["begin_ns"][at_once] + 10_000
+        twin.append(batch)
+    return twin
+
+
+def construct(
+    recording: Recording, begin_ms: int, end_ms: int, module: int = 0, late_ms: int = 0
+) -> None:
+    """A construction of ``module`` on every rank, on rank 1 ``late_ms`` later; with a collective.
+
+    Times since the begin of the first step.
+    """
+    for rank in recording.ranks:
+        begin = ZERO_NS + (begin_ms + late_ms * (rank == 1)) * MS
+        length = (end_ms - begin_ms) * MS
+        common = {"rank": rank, "module": module, "step": -1}
+        first = record(Kind.CONSTRUCTION_GROUP, begin, begin + MS, flags=Flag.DERIVED, **common)
+        parts = [
+            record(Kind.CONSTRUCTION_VERIFY, begin + MS, begin + 3 * MS, **common),
+            record(Kind.CONSTRUCTION, begin, begin + length, **common),
+            first,
+        ]
+        sequence = 1000 + begin_ms
+        parts += _collective(Cause.VERIFY, begin + MS, begin + 2 * MS, sequence, 2, 8, -1, **common)
+        recording.append(Batch(rank, UNNUMBERED, np.concatenate(parts)))
 
 
 def _bucket(parameters: range | list[int], limit_bytes: int | None) -> Bucket:

@@ -12,7 +12,7 @@ from ddpviz.recording import RankWriter
 from ddpviz.views.palette import STRETCHES
 from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import selectable
-from ddpviz.views.source import CONSTRUCTION_STEP, read_steps, recorded_steps
+from ddpviz.views.source import read_run
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
 
@@ -41,16 +41,19 @@ MODES = ["plain", "find_unused", "no_sync", "two_modules", "called_twice", "pyth
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_is_drawn_as_its_tables_say(recorded: Path, mode: str) -> None:
     recording = load(recorded / mode)
-    steps = [step for step in recorded_steps(recording) if step != CONSTRUCTION_STEP]
+    run = read_run(recording)
+    steps = [step for step in run.steps if step >= 0]
     assert steps
-    for source in read_steps(recording, steps):
+    for source in map(run.source, steps):
         rows = build_rows(source)
         table = analysis.buckets(recording, source.step)
         for kind in STRETCHES:
             complete = int((table[f"{kind}_ms"] > 0).sum())
             drawn = rows.spans[rows.spans["kind"] == kind]
-            cut_off = int(drawn["detail"].str.contains("not ended").sum())
-            assert len(drawn) - cut_off == complete, (mode, source.step, kind)
+            cut_off = drawn["detail"].str.contains("at the latest")
+            assert len(drawn) - int(cut_off.sum()) == complete, (mode, source.step, kind)
+            assert drawn.loc[cut_off, "derived"].all()
+            assert not drawn["detail"].str.contains("not ended").any()  # all steps were completed
         collectives = analysis.collectives(recording)
         other = collectives[
             (collectives["step"] == source.step) & ~collectives["cause"].isin(["bucket", "buffers"])
@@ -63,14 +66,26 @@ def test_every_mode_is_drawn_as_its_tables_say(recorded: Path, mode: str) -> Non
 
 def test_construction_shows_its_collectives_with_their_cause(recorded: Path) -> None:
     recording = load(recorded / "plain")
-    (source,) = read_steps(recording, [CONSTRUCTION_STEP])
+    source = read_run(recording).source(-1)
     rows = build_rows(source)
     heads = " ".join(rows.marks["head"])
     assert "(verify)" in heads and "(initial state)" in heads
-    assert rows.title.startswith("construction of the DDP module: ")
+    assert rows.title.startswith("construction of Net: ")
+
+
+def test_two_modules_are_constructed_one_after_the_other(recorded: Path) -> None:
+    run = read_run(load(recorded / "two_modules"))
+    assert [step for step in run.steps if step < 0] == [-1, -2]
+    sequences = []
+    for step in (-1, -2):
+        called = run.source(step).collectives
+        assert list(called["cause"]) == 2 * ["verify", "verify", "initial_state", "initial_state"]
+        sequences.append(set(called["sequence"]))
+        assert build_rows(run.source(step)).title.startswith(f"construction {-step} of 2, Net: ")
+    assert not sequences[0] & sequences[1]
 
 
 def test_unused_parameters_send_a_map_that_is_marked(recorded: Path) -> None:
     recording = load(recorded / "find_unused")
-    (source,) = read_steps(recording, [2])
+    source = read_run(recording).source(2)
     assert build_rows(source).marks["head"].str.contains("used map").sum() == 2

@@ -12,12 +12,12 @@ from ddpviz.recording import Recording
 from ddpviz.views.lanes import choose_open
 from ddpviz.views.palette import STRETCHES
 from ddpviz.views.rows import MOST_GLYPHS, Rows, build_rows
-from ddpviz.views.source import read_steps, recorded_steps
+from ddpviz.views.source import read_run
 from tests.views.samples import MS, STEP_NS, ZERO_NS, record, sample_recording
 
 
 def rows_of(recording: Recording, step: int) -> Rows:
-    (source,) = read_steps(recording, [step])
+    source = read_run(recording).source(step)
     return build_rows(source)
 
 
@@ -104,7 +104,7 @@ def test_lanes_do_not_overlap_and_labels_have_room() -> None:
 
 def test_more_than_eight_ranks_fold_but_for_slowest_fastest_median() -> None:
     recording = sample_recording(ranks=12)
-    (source,) = read_steps(recording, [2])
+    source = read_run(recording).source(2)
     assert choose_open(source) == {0: "slowest", 1: "fastest", 7: "median"}
     rows = build_rows(source)
     assert len(rows.lanes) == 3 * 4 + 9
@@ -161,11 +161,11 @@ def test_times_start_at_the_first_ranks_step() -> None:
 
 def test_unknown_step_is_one_sentence() -> None:
     recording = sample_recording()
-    assert recorded_steps(recording) == [0, 1, 2]
+    assert read_run(recording).steps == [0, 1, 2]
     with pytest.raises(ValueError, match="found no step 9 in the recording, expected 0 to 2"):
-        read_steps(recording, [9])
+        read_run(recording).source(9)
     with pytest.raises(ValueError, match="no step 0 in the recording, expected a recorded step"):
-        read_steps(Recording(), [0])
+        read_run(Recording()).source(0)
 
 
 def test_row_tables_keep_their_columns_when_empty() -> None:

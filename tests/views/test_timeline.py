@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,19 +13,21 @@ from bokeh.models import ColumnDataSource, Plot, Select
 
 from ddpviz import analysis
 from ddpviz.events import RECORD, Batch, Failure
+from ddpviz.export.page import page
 from ddpviz.export.tables import state_line
 from ddpviz.recording import Recording
 from ddpviz.views.figure import plain, step_figure, themed, title_text
 from ddpviz.views.palette import DARK, LIGHT, SPANS
 from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import choose_steps, selectable
-from ddpviz.views.source import read_steps
+from ddpviz.views.source import read_run
+from ddpviz.views.text import EXPOSED, HIDDEN
 from ddpviz.views.timeline import timeline
-from tests.views.samples import sample_recording
+from tests.views.samples import batches_of, sample_recording
 
 
 def test_sources_hold_exactly_the_rows() -> None:
-    (source,) = read_steps(sample_recording(), [1])
+    source = read_run(sample_recording()).source(1)
     rows = build_rows(source)
     drawn = step_figure(rows)
     for name in ("spans", "ticks", "marks", "exposed", "labels"):
@@ -89,8 +92,36 @@ def test_the_step_in_which_a_rank_failed_is_shown_first() -> None:
     assert "rank 1 failed: RuntimeError: &lt;b&gt;no&lt;/b&gt;" in state_line(recording).html
 
 
+def test_the_page_tells_what_hidden_and_exposed_mean_where_they_are_shown() -> None:
+    text = page(sample_recording())
+    for meaning in (HIDDEN, EXPOSED):
+        assert f'title="{meaning}"' in text
+        assert f": {meaning}" in text
+
+
+class Counted(Recording):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def records(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        self.reads += 1
+        return super().records(*args, **kwargs)
+
+
+def test_a_page_reads_the_recording_as_often_for_many_steps_as_for_few() -> None:
+    reads = []
+    for steps in (3, 30):
+        recording = Counted()
+        for batch in batches_of(sample_recording(steps=steps)):
+            recording.append(batch)
+        page(recording)
+        reads.append(recording.reads)
+    assert reads[0] == reads[1]
+
+
 def test_both_themes_set_the_same_properties() -> None:
-    (source,) = read_steps(sample_recording(), [1])
+    source = read_run(sample_recording()).source(1)
     drawn = step_figure(build_rows(source))
     light, dark = themed(drawn, LIGHT), themed(drawn, DARK)
     assert [(m, list(v)) for m, v in light] == [(m, list(v)) for m, v in dark]
@@ -122,7 +153,7 @@ def test_errors_are_one_sentence() -> None:
 
 
 def test_a_long_title_is_cut_to_one_line_that_fits() -> None:
-    (source,) = read_steps(sample_recording(), [1])
+    source = read_run(sample_recording()).source(1)
     rows = build_rows(dataclasses.replace(source, finding="rank 1 failed:\n" + "x" * 500))
     shown = title_text(rows)
     assert isinstance(shown, str)

@@ -1,0 +1,203 @@
+"""What cost a rank time in a step: each cause with the time lost, and the sentence for it.
+
+Times lost are exposed ones: within finalize, or in a buffer sync before forward. A sentence that
+names a longer time says how much of it was exposed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from ddpviz.analysis.calls import UNSPLIT, Unsplit
+from ddpviz.analysis.evidence import Evidence
+from ddpviz.analysis.intervals import union_ns
+from ddpviz.analysis.naming import bucket_name
+from ddpviz.analysis.tables import run_keys
+from ddpviz.analysis.units import format_bytes, format_duration
+from ddpviz.events import Flag
+
+#: Where the exposed part is less than this share of the time named, it is named too.
+_ALL = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class LostTime:
+    """What a rank lost, in ns, and what tells it: only the worst is told."""
+
+    lost_ns: float
+    sentence: Callable[[], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Launched:
+    """Buckets that were launched: rows of the table, and their marks in ns, 0 where unknown."""
+
+    rows: pd.DataFrame
+    launched_ns: np.ndarray
+    last_ns: np.ndarray
+    done_ns: np.ndarray
+    turn_ns: np.ndarray
+    unsplit: np.ndarray
+
+    def of(self, which: np.ndarray) -> _Launched:
+        return _Launched(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
+
+
+def after_backward(here: Evidence, finalize: np.ndarray) -> list[LostTime]:
+    """Causes of exposed communication, for each backward of each rank. ``here``: of one step."""
+    found = []
+    rows = here.buckets[here.buckets["launched_ns"].notna()]
+    buckets = _Launched(
+        rows,
+        rows["launched_ns"].to_numpy(np.int64, na_value=0),
+        rows["last_launched_ns"].to_numpy(np.int64, na_value=0),
+        rows["done_ns"].to_numpy(np.int64, na_value=0),
+        np.nan_to_num(rows["head_of_line_ms"].to_numpy() * 1e6),
+        rows["unsplit"].to_numpy(),
+    )
+    runs = run_keys(rows)
+    for record, run in zip(finalize, run_keys(finalize), strict=True):
+        if (runs == run).any():
+            found += _of_finalize(here, buckets.of(runs == run), record)
+    return found
+
+
+def _of_finalize(here: Evidence, mine: _Launched, record: np.void) -> list[LostTime]:
+    begin_ns, end_ns = int(record["begin_ns"]), int(record["end_ns"])
+    launched, last, done = mine.launched_ns, mine.last_ns, mine.done_ns
+    exposed_ns = float(end_ns - begin_ns)
+    inside_ns = np.clip(last, begin_ns, end_ns) - np.clip(launched, begin_ns, end_ns)
+    # Launches are compared where that tells waiting from transfer.
+    split = (last > 0) & (mine.unsplit == "")
+    waits = np.where(split, inside_ns, 0)
+    waited_ns = _union_ns(np.maximum(launched, begin_ns), np.minimum(last, end_ns), split)
+    rest_ns = max(exposed_ns - waited_ns, 0.0)
+    found = []
+    if waits.any():
+        at = int(np.argmax(waits))
+        sentence = functools.partial(_wait_sentence, here, mine, at, float(waits[at]))
+        found.append(LostTime(waited_ns, sentence))
+    rank, rest = record["rank"], format_duration(rest_ns)
+    if record["flags"] & Flag.DELAYED:
+        text = f"static_graph reduces after the first backward, so nothing overlaps: {rest} exposed"
+    elif len(mine.rows) == 1 and _plan_size(here, record) <= 1:
+        text = f"one bucket holds everything, so nothing overlaps: {rest} exposed on rank {rank}"
+    else:
+        text = f"{rest} of communication exposed after backward on rank {rank}"
+        turn = _turn(here, mine, begin_ns, end_ns)
+        if turn is not None:
+            rest_ns = max(rest_ns - turn.lost_ns, 0.0)
+            found.append(turn)
+    reasons = mine.unsplit[((done == 0) | (done > begin_ns)) & (mine.unsplit != "")]
+    text += _waiting_included(*reasons[:1])
+    found.append(LostTime(rest_ns, functools.partial(str, text)))
+    return found
+
+
+def _waiting_included(reason: str = "") -> str:
+    return f", any waiting included: {reason}" if reason else ""
+
+
+def _turn(here: Evidence, mine: _Launched, begin_ns: int, end_ns: int) -> LostTime | None:
+    """Exposed transfer that would have come earlier, had the bucket not waited its turn."""
+    sent_ns = np.maximum(mine.last_ns, mine.launched_ns)
+    until_ns = np.minimum(np.where(mine.done_ns > 0, mine.done_ns, end_ns), end_ns)
+    inside_ns = np.maximum(until_ns - np.maximum(sent_ns, begin_ns), 0)
+    saved_ns = np.minimum(inside_ns, mine.turn_ns)
+    if not saved_ns.any():
+        return None
+    at = int(np.argmax(saved_ns))
+    sentence = functools.partial(_turn_sentence, here, mine, at, float(inside_ns[at]))
+    return LostTime(float(saved_ns[at]), sentence)
+
+
+def _turn_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) -> str:
+    row = mine.rows.iloc[at]
+    return (
+        f"{bucket_name(here.source, row)} of rank {row['rank']} was full, but waited "
+        f"{format_duration(mine.turn_ns[at])} for its turn{_if_derived(row, 'head_of_line_ms')}; "
+        f"{_transfer(row, exposed_ns)}"
+    )
+
+
+def _wait_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) -> str:
+    row = mine.rows.iloc[at]
+    waited_ns = row["wait_for_rank_ms"] * 1e6
+    return (
+        f"rank {row['rank']} waited {format_duration(waited_ns)} for rank {row['last_rank']} in "
+        f"{bucket_name(here.source, row)}{_if_derived(row, 'wait_for_rank_ms')}"
+        f"{_of_it(exposed_ns, waited_ns)}; {_transfer(row)}"
+    )
+
+
+def _if_derived(row: pd.Series, column: str) -> str:
+    return " (derived)" if column in row["derived"].split(",") else ""
+
+
+def _of_it(exposed_ns: float, whole_ns: float) -> str:
+    if exposed_ns >= _ALL * whole_ns:
+        return ""
+    return f", {format_duration(exposed_ns)} of it exposed"
+
+
+def _transfer(row: pd.Series, exposed_ns: float | None = None) -> str:
+    """How long it was in flight after the last rank launched it, and how much was exposed."""
+    transfer_ns = row["transfer_ms"] * 1e6
+    if pd.isna(row["done_ns"]):
+        return "the end of its transfer is not known"
+    if row["unsplit"]:
+        transfer_ns = float(row["done_ns"] - row["launched_ns"])
+        text = f"it was in flight for {format_duration(transfer_ns)}"
+    else:
+        text = f"transferring it took {format_duration(transfer_ns)}"
+        text += _if_derived(row, "transfer_ms")
+    return text if exposed_ns is None else text + _of_it(exposed_ns, transfer_ns)
+
+
+def _plan_size(here: Evidence, record: np.void) -> int:
+    """Buckets in the plan of a run; 0 where it is unknown."""
+    return int(here.plans.buckets(here.plans.at(run_keys(np.array([record]))))[0])
+
+
+def _union_ns(begin_ns: np.ndarray, end_ns: np.ndarray, which: np.ndarray) -> float:
+    zeros = np.zeros(int(which.sum()), np.int64)
+    return float(union_ns(zeros, begin_ns[which], end_ns[which], 1)[0])
+
+
+def before_forward(here: Evidence, synced: np.ndarray) -> list[LostTime]:
+    """Buffer syncs: the module does not run before they are over. ``here``: of one step."""
+    broadcast, who = here.broadcasts, here.arrivals
+    found = []
+    for record in synced:
+        begin_ns, end_ns = int(record["begin_ns"]), int(record["end_ns"])
+        mine = (
+            (run_keys(broadcast) == run_keys(np.array([record])))
+            & (broadcast["begin_ns"] >= begin_ns)
+            & (broadcast["begin_ns"] <= end_ns)
+        )
+        launched_ns = broadcast["begin_ns"][mine]
+        # A sender may be done before the others have launched: it did not wait for them.
+        last_ns = np.where(who.clipped[mine], 0, np.minimum(who.last_launched_ns[mine], end_ns))
+        waited_ns = _union_ns(launched_ns, last_ns, last_ns > 0)
+        unsplit = who.unsplit[mine]
+        reason = str(UNSPLIT[unsplit.max(initial=Unsplit.SPLIT)])
+        rank, nbytes = record["rank"], format_bytes(int(record["bytes"]))
+        rest_ns = end_ns - begin_ns - waited_ns
+        if waited_ns:
+            other = who.last_rank[mine][int(np.argmax(last_ns - launched_ns))]
+            waiting = (
+                f"rank {rank} waited {format_duration(waited_ns)} for rank {other} in the buffer "
+                f"broadcast; moving {nbytes} took {format_duration(rest_ns)}"
+            )
+            found.append(LostTime(waited_ns, functools.partial(str, waiting)))
+        moving = (
+            f"broadcasting {nbytes} of buffers took {format_duration(rest_ns)} before forward on "
+            f"rank {rank}{_waiting_included(reason)}"
+        )
+        found.append(LostTime(rest_ns, functools.partial(str, moving)))
+    return found

@@ -1,0 +1,156 @@
+"""The constructions of DDP modules, one after the other, and what happened between the steps.
+
+Records outside any step have step -1, all constructions alike. Each is told from the others by
+its module and by the time its constructor ran, on every rank's own clock. It is numbered like a
+step of its own: -1, -2, … in the order of time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ddpviz.analysis.source import Source
+from ddpviz.analysis.tables import SHARED_ID
+from ddpviz.analysis.units import format_duration
+from ddpviz.events import Cause, Failure, Kind, Module
+
+KINDS = tuple(range(Kind.CONSTRUCTION, Kind.CONSTRUCTION_OPTIONS + 1))
+_CAUSES = (Cause.VERIFY, Cause.INITIAL_STATE)
+
+_Window = tuple[int, int, bool]  # begin, end in ns; whether the constructor returned
+
+
+@dataclasses.dataclass(frozen=True)
+class Construction:
+    """One module's construction, the ``number``-th of ``count``.
+
+    ``windows``: per rank its begin and end, in ns of that rank's clock; of ranks that are not
+    ``finished`` up to the last that was recorded of it.
+    """
+
+    number: int
+    count: int
+    module: str
+    windows: dict[int, tuple[int, int]]
+    finished: frozenset[int]
+
+    @property
+    def step(self) -> int:
+        """The number under which it stands beside the steps."""
+        return -self.number
+
+    @property
+    def title(self) -> str:
+        """The construction in one sentence, with the time of the rank that took longest."""
+        whole = [
+            end_ns - begin_ns
+            for rank, (begin_ns, end_ns) in self.windows.items()
+            if rank in self.finished
+        ]
+        took = format_duration(max(whole)) if whole else "not completed"
+        return f"{self.name}: {took}"
+
+    @property
+    def name(self) -> str:
+        """ "construction of Net", of several also which one."""
+        which = f" {self.number} of {self.count}," if self.count > 1 else " of"
+        return f"construction{which} {self.module}"
+
+    def holds(self, records: np.ndarray) -> np.ndarray:
+        """Which of the records outside any step are of this construction."""
+        inside = np.zeros(len(records), bool)
+        begin_ns = records["begin_ns"]
+        for rank, (first_ns, last_ns) in self.windows.items():
+            inside |= (records["rank"] == rank) & (begin_ns >= first_ns) & (begin_ns <= last_ns)
+        return inside
+
+
+def constructions(source: Source) -> list[Construction]:
+    """All of them, in the order of time."""
+    records = source.records(
+        kinds=[*KINDS, Kind.COLLECTIVE_LAUNCHED, Kind.COLLECTIVE_DONE], steps=[-1]
+    )
+    records = records[np.isin(records["kind"], KINDS) | np.isin(records["cause"], _CAUSES)]
+    found: dict[tuple[int, int], dict[int, _Window]] = {}
+    for rank in np.unique(records["rank"]).tolist():
+        of_rank = records[records["rank"] == rank]
+        for module in np.unique(of_rank["module"]).tolist():
+            # The id says it on all ranks; modules that share an id are told apart by their order.
+            for order, window in enumerate(_windows(of_rank[of_rank["module"] == module])):
+                found.setdefault((module, order), {})[rank] = window
+    in_order = sorted(found.items(), key=lambda item: min(item[1].values()))
+    names = {note.id: note.name for note in source.notes(Module) if note.id < SHARED_ID}
+    return [
+        Construction(
+            number,
+            len(in_order),
+            names.get(module, "a DDP module"),
+            {rank: (begin_ns, end_ns) for rank, (begin_ns, end_ns, _) in windows.items()},
+            frozenset(rank for rank, (_, _, returned) in windows.items() if returned),
+        )
+        for number, ((module, _), windows) in enumerate(in_order, 1)
+    ]
+
+
+def _windows(records: np.ndarray) -> list[_Window]:
+    """When a rank constructed the modules of one id."""
+    whole = records[records["kind"] == Kind.CONSTRUCTION]
+    windows = [(b, e, True) for b, e in zip(*_times(whole), strict=True)]
+    inside = np.zeros(len(records), bool)
+    for begin_ns, end_ns, _ in windows:
+        inside |= (records["begin_ns"] >= begin_ns) & (records["begin_ns"] <= end_ns)
+    begins_ns, ends_ns = _times(records[~inside])
+    if begins_ns:
+        windows.append((min(begins_ns), max(ends_ns), False))
+    return sorted(windows)
+
+
+def _times(records: np.ndarray) -> tuple[list[int], list[int]]:
+    ends_ns = np.maximum(records["begin_ns"], records["end_ns"])
+    return records["begin_ns"].tolist(), ends_ns.tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a failure is told: at a step or construction, and how it stands to it in time."""
+
+    step: int
+    when: str
+
+
+def place_of(source: Source, failure: Failure, built: list[Construction]) -> Place | None:
+    """The step of a failure; outside any, the step or construction that its rank began last.
+
+    None where nothing was recorded to tell it at.
+    """
+    if failure.step >= 0:
+        return Place(failure.step, "")
+    begun = _begun(source, failure.rank, built) or _begun(source, None, built)
+    if not begun:
+        return None
+    before = [item for item in begun if item[0] <= failure.time_ns]
+    if not before:
+        step = min(begun)[1]
+        return Place(step, f"before {_called(step, built)}")
+    step = max(before)[1]
+    inside = step < 0 and failure.rank not in built[-step - 1].finished
+    return Place(step, f"{'in' if inside else 'after'} {_called(step, built)}")
+
+
+def _begun(source: Source, rank: int | None, built: list[Construction]) -> list[tuple[int, int]]:
+    """When a rank, or any, began its steps and constructions."""
+    records = source.records(ranks=rank)
+    records = records[records["step"] >= 0]
+    begun = [
+        (window[0], one.step)
+        for one in built
+        for of, window in one.windows.items()
+        if rank in (None, of)
+    ]
+    return begun + list(zip(records["begin_ns"].tolist(), records["step"].tolist(), strict=True))
+
+
+def _called(step: int, built: list[Construction]) -> str:
+    return f"step {step}" if step >= 0 else built[-step - 1].name

@@ -1,0 +1,147 @@
+"""Files that were cut off, damaged, or that the disk refused: what is whole is read."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import resource
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ddpviz.events import RECORD, Plan, Process
+from ddpviz.recording import RankWriter, load
+from tests.recording.material import (
+    EPOCH_NS,
+    batches,
+    joined,
+    plan,
+    process,
+    python,
+    same,
+    written,
+)
+
+
+def test_arrow_file_cut_at_any_byte_gives_the_whole_batches_before_it(tmp_path):
+    sent = batches(2, size=6)
+    writer, ends = RankWriter(tmp_path, 0), []
+    path = tmp_path / "rank-0000.arrow"
+    for batch in sent:
+        writer(batch)
+        ends.append(path.stat().st_size)
+    writer.close()
+    data = path.read_bytes()
+    for cut in range(len(data)):  # every byte
+        path.write_bytes(data[:cut])
+        recording = load(tmp_path)
+        whole = sum(end <= cut for end in ends)
+        expected = joined(sent[:whole]) if whole else np.empty(0, RECORD)
+        assert same(recording.records(), expected), cut
+        assert recording.notes(Plan) == [plan(0)]
+        assert len(recording.remarks) <= 1
+        if cut not in (0, *ends) and cut > ends[0]:
+            assert f"its last {cut - ends[whole - 1]} bytes are left out" in recording.remarks[0]
+
+
+def test_notes_file_cut_at_any_byte_gives_the_whole_notes_before_it(tmp_path):
+    sent = batches(4, size=6)
+    written(tmp_path, sent)
+    path = tmp_path / "rank-0000.notes.jsonl"
+    data = path.read_bytes()
+    notes = [note for batch in sent for note in batch.notes]
+    ends = np.cumsum([len(line) for line in data.splitlines()]) + range(len(notes))
+    assert len(notes) == 6
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        recording = load(tmp_path)
+        assert same(recording.records(), joined(sent)), cut
+        found = [note for kind in dict.fromkeys(map(type, notes)) for note in recording.notes(kind)]
+        assert found == notes[: int((ends <= cut).sum())], cut
+
+
+def test_both_files_of_both_ranks_cut_anywhere_and_continued(tmp_path):
+    sent = {rank: batches(6, size=30, rank=rank) for rank in (0, 1)}
+    written(tmp_path, sent[0] + sent[1])
+    paths = sorted(tmp_path.glob("rank-*"))
+    whole = {path: path.read_bytes() for path in paths}
+    random = np.random.default_rng(3)
+    later = batches(3, size=30, rank=0, pid=900, begin_ns=EPOCH_NS + 10**9)
+    for _ in range(60):
+        for path in paths:
+            path.write_bytes(whole[path][: random.integers(0, len(whole[path]) + 1)])
+        torn = load(tmp_path)
+        for rank in (0, 1):
+            found = torn.records(ranks=rank)
+            assert len(found) % 30 == 0
+            assert same(found, joined(sent[rank])[: len(found)])
+        written(tmp_path, later)
+        continued = load(tmp_path)
+        old = len(torn.records(ranks=0))
+        found = continued.records(ranks=0)
+        assert same(found[:old], torn.records(ranks=0))
+        assert len(found) == old + 90
+        assert found["begin_ns"][old:].tolist() == joined(later)["begin_ns"].tolist()
+        assert process(0, 900, EPOCH_NS + 10**9) in continued.notes(Process)
+
+
+def test_damage_that_is_no_cut_never_raises_when_it_is_at_the_tail(tmp_path):
+    sent = batches(3)
+    path = written(tmp_path, sent) / "rank-0000.arrow"
+    data = path.read_bytes()
+    for tail in (b"\0" * 64, b"\xff\xff\xff\xff", b"\xff" * 64, b"\xff\xff\xff\xff\x40\0\0\0" * 9):
+        path.write_bytes(data + tail)
+        recording = load(tmp_path)
+        assert same(recording.records(), joined(sent))
+        assert len(recording.remarks) == 1
+
+
+def test_a_killed_writer_loses_nothing_it_was_given(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "from ddpviz.recording import RankWriter\n"
+        "from tests.recording.material import batches\n"
+        "writer = RankWriter(sys.argv[1], 0)\n"
+        "[writer(batch) for batch in batches(7)]\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert python(program, str(tmp_path)).returncode == -signal.SIGKILL
+    recording = load(tmp_path)
+    assert same(recording.records(), joined(batches(7)))
+    assert recording.remarks == ()
+
+
+@contextlib.contextmanager
+def files_end_at(limit_bytes: int) -> Iterator[None]:
+    """No file grows beyond this: as good as a full disk, for it fails in the middle of a write."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("refused", [0, 1, 2])
+def test_a_write_that_the_disk_refuses_costs_that_batch_alone(tmp_path, refused):
+    """The first one too, which has the schema without which nothing after it can be read."""
+    sent = [dataclasses.replace(batch, notes=()) for batch in batches(5)]
+    path = tmp_path / "rank-0000.arrow"
+    writer = RankWriter(tmp_path, 0)
+    for number, batch in enumerate(sent):
+        if number != refused:
+            writer(batch)
+            continue
+        before = path.read_bytes()
+        with files_end_at(len(before) + 10), pytest.raises(OSError):
+            writer(batch)
+        assert path.read_bytes() == before
+    writer.close()
+    kept = joined([batch for number, batch in enumerate(sent) if number != refused])
+    recording = load(tmp_path)
+    assert same(recording.records(kinds=range(48)), kept)
+    assert recording.missing == {0: 1}
+    written(tmp_path, batches(1, pid=900, begin_ns=EPOCH_NS + 10**9))  # continues the file
+    assert same(load(tmp_path).records(kinds=range(48))[: len(kept)], kept)
