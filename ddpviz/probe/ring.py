@@ -7,6 +7,7 @@ With a path the ring is a shared memory map: what was written is in the page cac
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -68,6 +69,7 @@ class Ring:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
             try:
                 os.ftruncate(descriptor, size)
+                _reserve(descriptor, size)
                 self._memory = mmap.mmap(descriptor, size)
             finally:
                 os.close(descriptor)
@@ -179,6 +181,19 @@ class Ring:
                     pass
         if complete and self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Blocks for the whole file now: a page that finds no space later ends the process (SIGBUS).
+
+    Raises OSError on a full disk.
+    """
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except (AttributeError, OSError) as error:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # A platform or a file system that cannot.
 
 
 def _keep_leftover(path: Path) -> None:

@@ -147,13 +147,6 @@ def _handing_on(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in _METHODS:
-    setattr(Tap, _name, _forwarder(_name))
-for _name in _HANDED_ON:
-    if hasattr(dist.ProcessGroup, _name):
-        setattr(Tap, _name, _handing_on(_name))
-
-
 def watch_python_callers(recorder: Recorder, patches: Patches) -> None:
     """Record collectives that Python code issues on any group that is not a tap."""
     for name in _METHODS:
@@ -257,3 +250,10 @@ def _cause(
         # A hook's continuation, or a hook registered before recording began.
         return Cause.BUCKET, _FROM_HOOK | Flag.INFERRED, hooked
     return Cause.USER, 0, state
+
+
+for _name in _METHODS:
+    setattr(Tap, _name, _forwarder(_name))
+for _name in _HANDED_ON:
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(Tap, _name, _handing_on(_name))

@@ -123,8 +123,14 @@ def fingerprint(modules: list[DDP]) -> str:
     return digest.hexdigest()
 
 
+#: gloo has a flight recorder on later torch only (on 2.13, not on 2.6).
+HAS_FLIGHT_RECORDER = hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json")
+
+
 def flight() -> list[dict[str, Any]]:
-    """The flight recorder's collectives so far, oldest first."""
+    """The flight recorder's collectives so far, oldest first; none where torch has none."""
+    if not HAS_FLIGHT_RECORDER:
+        return []
     dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())
     return sorted(dump.get("entries", []), key=lambda entry: entry["record_id"])
 

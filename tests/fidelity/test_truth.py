@@ -24,6 +24,10 @@ _FLIGHT_NAMES = {
 }
 _ITEM_BYTES = {"Float": 4, "Long": 8, "Int": 4, "Half": 2}
 
+needs_flight_recorder = pytest.mark.skipif(
+    not scenarios.HAS_FLIGHT_RECORDER, reason="this torch has no flight recorder for gloo"
+)
+
 
 def record(rank: int, world_size: int, modes: list[str]) -> dict[str, Any]:
     """Each mode recorded; beside it, what the other witnesses said."""
@@ -128,6 +132,7 @@ def test_ready_order_is_the_loggers(outcomes: list[dict[str, Any]], mode: str) -
     assert checked > 20
 
 
+@needs_flight_recorder
 @pytest.mark.parametrize("mode", [m for m in scenarios.MODES if m != "join"])
 def test_collectives_are_the_flight_recorders(outcomes: list[dict[str, Any]], mode: str) -> None:
     for rank in outcomes:
@@ -154,6 +159,7 @@ def test_collectives_are_the_flight_recorders(outcomes: list[dict[str, Any]], mo
         assert outcome["sequences"] == list(range(len(outcome["sequences"])))
 
 
+@needs_flight_recorder
 def test_bucket_launch_is_where_the_flight_recorder_has_it(
     outcomes: list[dict[str, Any]],
 ) -> None:

@@ -51,7 +51,8 @@ def outcomes(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 def test_recording_changes_nothing(outcomes: list[dict[str, Any]], mode: str, variant: str) -> None:
     for outcome in outcomes:
         bare, recorded = outcome[mode, "bare"], outcome[mode, variant]
-        assert len(bare["collectives"]) > scenarios.STEPS
+        if scenarios.HAS_FLIGHT_RECORDER:
+            assert len(bare["collectives"]) > scenarios.STEPS
         assert recorded["collectives"] == bare["collectives"]
         assert recorded["plans"] == bare["plans"]
         assert recorded["bits"] == bare["bits"]
