@@ -11,7 +11,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # torch is pinned there: unpinned, pip takes the newest build, which is several GB with CUDA.
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt --editable
 
+# What the build of labextension/ leaves: the lab extension, and the explorer of a cell's output.
 EXTENSION := ddpviz/labextension/static/style.js
+EXPLORER := ddpviz/explorer/static/explorer.js
+EXTENSION_SOURCES := $(shell find labextension/src labextension/style labextension/schema \
+	labextension/scripts -type f ! -name tour.json)
 SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
 
 .DEFAULT_GOAL := help
@@ -23,18 +27,18 @@ help:  ## what there is to make
 demo: $(VENV)/installed  ## train on two real ranks; leave a recording and timeline.html
 	$(BIN)/ddpviz demo
 
-lab: $(VENV)/installed $(EXTENSION)  ## JupyterLab with the extension, at the tour
-	$(BIN)/ddpviz lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
+lab: $(VENV)/installed $(EXTENSION) $(EXPLORER)  ## JupyterLab with the extension, at the tour
+	$(BIN)/ddpviz lab runs $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: lint pytest  ## install what tests need, check the style and the types, run the tests
 
-lint: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## ruff, mypy, tsc, eslint, prettier
+lint: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## ruff, mypy, tsc, eslint, prettier, vitest
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	cd labextension && jlpm check
 
-pytest: $(VENV)/installed-dev $(EXTENSION) chromium
+pytest: $(VENV)/installed-dev $(EXTENSION) $(EXPLORER) chromium
 	$(BIN)/python -m pytest
 
 format: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## let ruff, eslint and prettier rewrite
@@ -47,7 +51,7 @@ wheel: $(VENV)/installed-dev  ## dist/: a wheel and an sdist
 
 clean:  ## remove what was installed and built, but not runs/
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
-	rm -rf ddpviz/labextension labextension/lib labextension/node_modules labextension/.yarn
+	rm -rf ddpviz/labextension ddpviz/explorer/static labextension/lib labextension/node_modules labextension/.yarn
 	rm -f labextension/src/tour.json
 
 # --- what the targets above need ------------------------------------------------------------------
@@ -75,9 +79,13 @@ labextension/node_modules/.yarn-state.yml: labextension/package.json labextensio
 	cd labextension && jlpm install --immutable
 	touch $@
 
-$(EXTENSION): $(wildcard labextension/src/*.ts labextension/style/*) labextension/package.json \
-		notebooks/tour.ipynb labextension/node_modules/.yarn-state.yml
+$(EXTENSION): $(EXTENSION_SOURCES) labextension/package.json notebooks/tour.ipynb \
+		labextension/node_modules/.yarn-state.yml
 	cd labextension && jlpm build:prod
+	touch $@
+
+$(EXPLORER): $(EXTENSION)
+	test -e $@ || (cd labextension && jlpm build:bundle)
 	touch $@
 
 chromium:

@@ -42,6 +42,11 @@ class Attachment:
         atexit.unregister(self.close)
         self.recorder.close()
 
+    def __repr__(self) -> str:
+        where = "in memory" if self.out is None else f"to {self.out}"
+        state = "closed" if self.recorder.closed else "recording"
+        return f"<Attachment: {state}, {where}, level {self.recorder.level}>"
+
     def __enter__(self) -> Attachment:
         return self
 
@@ -60,9 +65,9 @@ def attach(modules: Any, out: str | Path | None = None, *, level: str = "default
     """Record a DistributedDataParallel module (or several) from now on.
 
     ``out``: a directory, the same on every rank of a host, new or empty of this rank's files;
-    None keeps the records in memory (``attachment.recording``). ``level``: "summary" or
-    "default". Call it on every rank, between two steps; DDP modules built while attached are
-    recorded as well.
+    None keeps the records in memory (``attachment.recording``). ``level``: "default", or "summary"
+    without the parts of a forward and without when each gradient was ready. Call it on every
+    rank, between two steps; DDP modules built while attached are recorded as well.
 
     Raises TypeError for anything but DDP modules, ValueError for an unknown level, RuntimeError
     where this process is being recorded already, FileExistsError where ``out`` holds this rank's

@@ -12,6 +12,7 @@ from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
     SHARED_ID,
+    check_step,
     find,
     listed,
     ordered,
@@ -34,12 +35,14 @@ _SCHEMA = {
     "parameters": "int64",
     "first_ready_ns": "Int64",
     "full_ns": "Int64",
+    "turn_ns": "Int64",
     "launched_ns": "Int64",
     "last_launched_ns": "Int64",
     "done_ns": "Int64",
     "copied_ns": "Int64",
     "filling_ms": "float64",
     "head_of_line_ms": "float64",
+    "launch_delay_ms": "float64",
     "wait_for_rank_ms": "float64",
     "transfer_ms": "float64",
     "last_parameter": "str",
@@ -57,13 +60,17 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     """One row per bucket that a rank reduced in an iteration of a module, or should have.
 
     Marks, epoch ns, <NA> where unknown: ``first_ready_ns``, ``full_ns`` (first and last gradient
-    ready), ``launched_ns`` (its first collective), ``last_launched_ns`` (that collective on the
+    ready), ``turn_ns`` (it is full and the bucket before it was launched: DDP launches them in
+    order), ``launched_ns`` (its first collective), ``last_launched_ns`` (that collective on the
     last rank), ``done_ns`` (its last collective), ``copied_ns`` (finalize ended: an upper bound,
-    but on CUDA, where the host does not wait for it).
+    but on CUDA, where the host does not wait for it). ``done_ns`` is a bound, too, where finalize
+    ended before the completion was recorded: see :mod:`ddpviz.analysis.ends`.
     Stretches between them in ms, NaN where a mark is unknown: ``filling_ms``,
-    ``head_of_line_ms``, ``wait_for_rank_ms``, ``transfer_ms``. The last two compare ranks, so they
-    need one clock that saw the transfer: where ``unsplit`` gives a reason they are NaN, and what is
-    known is the whole from launch to completion.
+    ``head_of_line_ms`` (0 for the first bucket), ``launch_delay_ms`` (the Reducer copies the last
+    gradient into the bucket and launches it, which is recorded once Python's GIL is free),
+    ``wait_for_rank_ms``, ``transfer_ms``. The last two compare ranks, so they need one clock that
+    saw the transfer: where ``unsplit`` gives a reason they are NaN, and what is known is the whole
+    from launch to completion.
 
     ``bytes``, ``parameters``: by the plan of that iteration, without one the bytes sent and 0.
     ``last_parameter``: whose gradient came last, "" where unknown. ``last_rank``: who launched
@@ -73,7 +80,14 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     backward did not finish) has no ``launched_ns``. Modules after the 254th share an id, so their
     buckets are not told apart and left out.
     ``attrs["clipped"]``: rows whose last launch was recorded after their own completion.
+    Raises ValueError for a step that was not recorded.
     """
+    check_step(source, step)
+    return bucket_table(source, step)
+
+
+def bucket_table(source: Source, step: int | None = None) -> pd.DataFrame:
+    """The table of :func:`buckets`; of a step that was not recorded without rows."""
     every_call = calls(source, step)
     reduced = _told_apart(of_buckets(every_call))
     ready = _told_apart(source.records(kinds=Kind.GRAD_READY, steps=listed(step)))
@@ -104,12 +118,13 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     launched_ns = pick(first_call["begin_ns"], at, 0)
     last_launched_ns = pick(who.last_launched_ns, at, 0)
     done_ns = pick(launch.done_ns, at, 0)
-    head_of_line_ms = np.maximum(since_ms(full_ns, launched_ns), 0.0)
+    turn_ns = _turns_ns(keys, full_ns, launched_ns)
     clipped = pick(who.clipped, at, False)
     unsplit = np.where((launch.flags & Flag.ENQUEUED) != 0, Unsplit.ENQUEUED, who.unsplit)
     unsplit = pick(unsplit, at, Unsplit.SPLIT)
     split = unsplit == Unsplit.SPLIT
     bounded = _bounded(every_call, reduced, launch, at) & (done_ns > 0)
+    turned = (turn_ns > 0) & full
     copied = (at >= 0) & (unsplit != Unsplit.ENQUEUED)
     copied_ns = np.where(copied, copied_ns[run], 0)
     result = table(
@@ -130,12 +145,14 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
             "parameters": parameters,
             "first_ready_ns": first_ready_ns,
             "full_ns": full_ns,
+            "turn_ns": turn_ns,
             "launched_ns": launched_ns,
             "last_launched_ns": last_launched_ns,
             "done_ns": done_ns,
             "copied_ns": copied_ns,
             "filling_ms": since_ms(first_ready_ns, full_ns),
-            "head_of_line_ms": head_of_line_ms,
+            "head_of_line_ms": np.maximum(since_ms(full_ns, turn_ns), 0.0),
+            "launch_delay_ms": since_ms(turn_ns, launched_ns),
             "wait_for_rank_ms": np.where(split, since_ms(launched_ns, last_launched_ns), np.nan),
             "transfer_ms": np.where(split, since_ms(last_launched_ns, done_ns), np.nan),
             "last_parameter": np.where(full, pick(filled.last_name, of_fill, ""), ""),
@@ -144,10 +161,12 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
             "plan_version": index.version(plan[run]),
             "derived": _derived(
                 full_ns=full,
+                turn_ns=turned,
                 last_launched_ns=clipped,
                 done_ns=bounded,
                 copied_ns=copied_ns > 0,
-                head_of_line_ms=full & (at >= 0),
+                head_of_line_ms=turned,
+                launch_delay_ms=turned,
                 wait_for_rank_ms=clipped,
                 transfer_ms=split & (clipped | bounded),
             ),
@@ -157,6 +176,18 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     result = ordered(result, "step", "iteration", "rank", "module", "bucket")
     result.attrs["clipped"] = int(who.clipped.sum())
     return result
+
+
+def _turns_ns(keys: np.ndarray, full_ns: np.ndarray, launched_ns: np.ndarray) -> np.ndarray:
+    """When each bucket was full and the one before it launched; 0 where one of them is unknown.
+
+    At most its own launch: "full" is on the Reducer's clock, apart from ours by microseconds.
+    """
+    before = find(keys, np.where((keys & ((1 << _BUCKET_BITS) - 1)) > 0, keys - 1, -1))
+    first = (keys & ((1 << _BUCKET_BITS) - 1)) == 0
+    before_ns = pick(launched_ns, before, 0)
+    known = (full_ns > 0) & (launched_ns > 0) & (first | (before_ns > 0))
+    return np.where(known, np.minimum(np.maximum(full_ns, before_ns), launched_ns), 0)
 
 
 def _told_apart(records: np.ndarray) -> np.ndarray:
@@ -243,11 +274,12 @@ def _unassigned(every_call: np.ndarray) -> np.ndarray:
 def _bounded(
     every_call: np.ndarray, reduced: np.ndarray, launch: _Launches, at: np.ndarray
 ) -> np.ndarray:
-    """Whether ``done_ns`` is a lower bound: the work was only enqueued, or the hook went on."""
+    """Whether ``done_ns`` is a bound: a lower one where the work was only enqueued, or the hook
+    went on; an upper one where the completion was recorded late."""
     if not len(launch.first):
         return np.zeros(len(at), bool)
     goes_on = np.isin(run_keys(reduced[launch.first]), run_keys(_unassigned(every_call)))
-    return pick(((launch.flags & Flag.ENQUEUED) != 0) | goes_on, at, False)
+    return pick(((launch.flags & (Flag.ENQUEUED | Flag.DERIVED)) != 0) | goes_on, at, False)
 
 
 def _derived(**columns_where: np.ndarray) -> np.ndarray:

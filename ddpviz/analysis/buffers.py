@@ -8,7 +8,7 @@ import pandas as pd
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import listed, ordered, run_keys, since_ms, table
+from ddpviz.analysis.tables import check_step, listed, ordered, run_keys, since_ms, table
 from ddpviz.events import Cause, Flag, Kind
 
 _SCHEMA = {
@@ -32,8 +32,9 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
     collectives that took (none where a buffer hook replaces them); ``sync_ms``: time in it, 0
     where it did not fire, NaN where the host only enqueued it (CUDA); ``no_sync``, ``no_grad``:
     how this forward was called, which decides about the next one. What a joined rank shadows
-    belongs to no forward and is left out.
+    belongs to no forward and is left out. Raises ValueError for a step that was not recorded.
     """
+    check_step(source, step)
     steps = listed(step)
     forward = source.records(kinds=Kind.FORWARD, steps=steps)
     forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]

@@ -7,6 +7,7 @@ import enum
 
 import numpy as np
 
+from ddpviz.analysis.ends import WAITED_IN, bounded
 from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
@@ -17,8 +18,10 @@ from ddpviz.events import Cause, Flag, Kind
 def calls(source: Source, step: int | None = None) -> np.ndarray:
     """One RECORD per collective of a rank: ``begin_ns`` its launch, ``end_ns`` its completion.
 
-    ``end_ns`` is 0 where it never completed: the launch alone was recorded, or it failed. In the
-    order of rank and launch.
+    ``end_ns`` is 0 where it never completed: the launch alone was recorded, or it failed. Where the
+    training thread is known to have had it before its completion was recorded, it is that moment,
+    and ``flags`` has DERIVED (:func:`ddpviz.analysis.ends.bounded`). In the order of rank and
+    launch.
     """
     steps = listed(step)
     done = source.records(kinds=Kind.COLLECTIVE_DONE, steps=steps)
@@ -32,8 +35,9 @@ def calls(source: Source, step: int | None = None) -> np.ndarray:
     keys, begin_ns = keys[order], begin_ns[order]
     first = np.ones(len(order), bool)
     first[1:] = (keys[1:] != keys[:-1]) | (begin_ns[1:] != begin_ns[:-1])
-    found: np.ndarray = both[order[first]]
-    return found[np.lexsort((found["sequence"], found["begin_ns"], found["rank"]))]
+    found = bounded(source, both[order[first]], source.records(kinds=tuple(WAITED_IN), steps=steps))
+    in_order: np.ndarray = found[np.lexsort((found["sequence"], found["begin_ns"], found["rank"]))]
+    return in_order
 
 
 def of_buckets(records: np.ndarray) -> np.ndarray:

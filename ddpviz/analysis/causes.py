@@ -1,7 +1,8 @@
 """What cost a rank time in a step: each cause with the time lost, and the sentence for it.
 
-Times lost are exposed ones: within finalize, or in a buffer sync before forward. A sentence that
-names a longer time says how much of it was exposed.
+Times lost are exposed ones: within finalize, in a forward's broadcasts, in a comm hook. A sentence
+that names a longer time says how much of it was exposed. A completion can be recorded late, so of
+one collective the first is what tells how long its transfer took.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import pandas as pd
 
 from ddpviz.analysis.calls import UNSPLIT, Unsplit
 from ddpviz.analysis.evidence import Evidence
+from ddpviz.analysis.exposed import hook_waits
 from ddpviz.analysis.intervals import union_ns
 from ddpviz.analysis.naming import bucket_name
 from ddpviz.analysis.tables import run_keys
 from ddpviz.analysis.units import format_bytes, format_duration
-from ddpviz.events import Flag
+from ddpviz.events import Cause, Flag, Kind
 
 #: Where the exposed part is less than this share of the time named, it is named too.
 _ALL = 0.9
@@ -42,6 +44,8 @@ class _Launched:
     last_ns: np.ndarray
     done_ns: np.ndarray
     turn_ns: np.ndarray
+    first_done_ns: np.ndarray
+    first_derived: np.ndarray
     unsplit: np.ndarray
 
     def of(self, which: np.ndarray) -> _Launched:
@@ -52,12 +56,18 @@ def after_backward(here: Evidence, finalize: np.ndarray) -> list[LostTime]:
     """Causes of exposed communication, for each backward of each rank. ``here``: of one step."""
     found = []
     rows = here.buckets[here.buckets["launched_ns"].notna()]
+    last_ns = rows["last_launched_ns"].to_numpy(np.int64, na_value=0)
+    done_ns = rows["done_ns"].to_numpy(np.int64, na_value=0)
+    first = _first_done(rows["sequence"].to_numpy(), last_ns, done_ns)
+    derived = np.array(["transfer_ms" in of.split(",") for of in rows["derived"]], bool)
     buckets = _Launched(
         rows,
         rows["launched_ns"].to_numpy(np.int64, na_value=0),
-        rows["last_launched_ns"].to_numpy(np.int64, na_value=0),
-        rows["done_ns"].to_numpy(np.int64, na_value=0),
+        last_ns,
+        done_ns,
         np.nan_to_num(rows["head_of_line_ms"].to_numpy() * 1e6),
+        done_ns[first],
+        derived | derived[first],
         rows["unsplit"].to_numpy(),
     )
     runs = run_keys(rows)
@@ -65,6 +75,18 @@ def after_backward(here: Evidence, finalize: np.ndarray) -> list[LostTime]:
         if (runs == run).any():
             found += _of_finalize(here, buckets.of(runs == run), record)
     return found
+
+
+def _first_done(sequence: np.ndarray, last_ns: np.ndarray, done_ns: np.ndarray) -> np.ndarray:
+    """Per row the row of the same collective that completed first, on whatever rank: itself where
+    ranks are not compared. The same collective has the same number and last launch."""
+    first = np.arange(len(done_ns))
+    order = np.argsort(done_ns, kind="stable")
+    order = order[(last_ns[order] > 0) & (done_ns[order] > 0)]
+    earliest: dict[tuple[int, int], int] = {}
+    for at in order.tolist():
+        first[at] = earliest.setdefault((int(sequence[at]), int(last_ns[at])), at)
+    return first
 
 
 def _of_finalize(here: Evidence, mine: _Launched, record: np.void) -> list[LostTime]:
@@ -106,7 +128,7 @@ def _waiting_included(reason: str = "") -> str:
 def _turn(here: Evidence, mine: _Launched, begin_ns: int, end_ns: int) -> LostTime | None:
     """Exposed transfer that would have come earlier, had the bucket not waited its turn."""
     sent_ns = np.maximum(mine.last_ns, mine.launched_ns)
-    until_ns = np.minimum(np.where(mine.done_ns > 0, mine.done_ns, end_ns), end_ns)
+    until_ns = np.minimum(np.where(mine.done_ns > 0, mine.first_done_ns, end_ns), end_ns)
     inside_ns = np.maximum(until_ns - np.maximum(sent_ns, begin_ns), 0)
     saved_ns = np.minimum(inside_ns, mine.turn_ns)
     if not saved_ns.any():
@@ -121,7 +143,7 @@ def _turn_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) 
     return (
         f"{bucket_name(here.source, row)} of rank {row['rank']} was full, but waited "
         f"{format_duration(mine.turn_ns[at])} for its turn{_if_derived(row, 'head_of_line_ms')}; "
-        f"{_transfer(row, exposed_ns)}"
+        f"{_transfer(mine, at, exposed_ns)}"
     )
 
 
@@ -131,7 +153,7 @@ def _wait_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) 
     return (
         f"rank {row['rank']} waited {format_duration(waited_ns)} for rank {row['last_rank']} in "
         f"{bucket_name(here.source, row)}{_if_derived(row, 'wait_for_rank_ms')}"
-        f"{_of_it(exposed_ns, waited_ns)}; {_transfer(row)}"
+        f"{_of_it(exposed_ns, waited_ns)}; {_transfer(mine, at)}"
     )
 
 
@@ -145,18 +167,20 @@ def _of_it(exposed_ns: float, whole_ns: float) -> str:
     return f", {format_duration(exposed_ns)} of it exposed"
 
 
-def _transfer(row: pd.Series, exposed_ns: float | None = None) -> str:
+def _transfer(mine: _Launched, at: int, exposed_ns: float | None = None) -> str:
     """How long it was in flight after the last rank launched it, and how much was exposed."""
-    transfer_ns = row["transfer_ms"] * 1e6
-    if pd.isna(row["done_ns"]):
+    if not mine.done_ns[at]:
         return "the end of its transfer is not known"
-    if row["unsplit"]:
-        transfer_ns = float(row["done_ns"] - row["launched_ns"])
+    if mine.unsplit[at]:
+        transfer_ns = float(mine.done_ns[at] - mine.launched_ns[at])
         text = f"it was in flight for {format_duration(transfer_ns)}"
     else:
+        transfer_ns = float(mine.first_done_ns[at] - mine.last_ns[at])
         text = f"transferring it took {format_duration(transfer_ns)}"
-        text += _if_derived(row, "transfer_ms")
-    return text if exposed_ns is None else text + _of_it(exposed_ns, transfer_ns)
+        text += " (derived)" if mine.first_derived[at] else ""
+    if exposed_ns is None:
+        return text
+    return text + _of_it(min(exposed_ns, transfer_ns), transfer_ns)
 
 
 def _plan_size(here: Evidence, record: np.void) -> int:
@@ -169,14 +193,30 @@ def _union_ns(begin_ns: np.ndarray, end_ns: np.ndarray, which: np.ndarray) -> fl
     return float(union_ns(zeros, begin_ns[which], end_ns[which], 1)[0])
 
 
-def before_forward(here: Evidence, synced: np.ndarray) -> list[LostTime]:
-    """Buffer syncs: the module does not run before they are over. ``here``: of one step."""
+#: Broadcasts that a forward waits for: what a rank waited in, and what was sent.
+_BROADCASTS = {
+    Cause.BUFFERS: ("the buffer broadcast", "{bytes} of buffers"),
+    Cause.REBUILD_ORDER: (
+        "the broadcast of the rebuilt buckets' order",
+        "the rebuilt buckets' order",
+    ),
+}
+
+
+def in_forward(here: Evidence, spans: np.ndarray, cause: Cause) -> list[LostTime]:
+    """Broadcasts: the module does not run before they are over.
+
+    ``here``: of one step; ``spans``: its buffer syncs or rebuilds, which have broadcasts of
+    ``cause``. Of a rebuild only the broadcasts count, not the planning.
+    """
     broadcast, who = here.broadcasts, here.arrivals
+    waiting_in, what = _BROADCASTS[cause]
     found = []
-    for record in synced:
+    for record in spans:
         begin_ns, end_ns = int(record["begin_ns"]), int(record["end_ns"])
         mine = (
-            (run_keys(broadcast) == run_keys(np.array([record])))
+            (broadcast["cause"] == cause)
+            & (run_keys(broadcast) == run_keys(np.array([record])))
             & (broadcast["begin_ns"] >= begin_ns)
             & (broadcast["begin_ns"] <= end_ns)
         )
@@ -187,17 +227,41 @@ def before_forward(here: Evidence, synced: np.ndarray) -> list[LostTime]:
         unsplit = who.unsplit[mine]
         reason = str(UNSPLIT[unsplit.max(initial=Unsplit.SPLIT)])
         rank, nbytes = record["rank"], format_bytes(int(record["bytes"]))
-        rest_ns = end_ns - begin_ns - waited_ns
+        sent = what.format(bytes=nbytes)
+        whole_ns = float(end_ns - begin_ns)
+        if cause == Cause.REBUILD_ORDER:
+            ends_ns = np.minimum(broadcast["end_ns"][mine], end_ns)
+            whole_ns = _union_ns(launched_ns, ends_ns, ends_ns > 0)
+        rest_ns = max(whole_ns - waited_ns, 0.0)
         if waited_ns:
             other = who.last_rank[mine][int(np.argmax(last_ns - launched_ns))]
             waiting = (
-                f"rank {rank} waited {format_duration(waited_ns)} for rank {other} in the buffer "
-                f"broadcast; moving {nbytes} took {format_duration(rest_ns)}"
+                f"rank {rank} waited {format_duration(waited_ns)} for rank {other} in "
+                f"{waiting_in}; {_moving(cause, nbytes)} took {format_duration(rest_ns)}"
             )
             found.append(LostTime(waited_ns, functools.partial(str, waiting)))
         moving = (
-            f"broadcasting {nbytes} of buffers took {format_duration(rest_ns)} before forward on "
+            f"broadcasting {sent} took {format_duration(rest_ns)} before forward on "
             f"rank {rank}{_waiting_included(reason)}"
         )
         found.append(LostTime(rest_ns, functools.partial(str, moving)))
+    return found
+
+
+def _moving(cause: Cause, nbytes: str) -> str:
+    return f"moving {nbytes}" if cause == Cause.BUFFERS else "sending it"
+
+
+def in_hooks(here: Evidence) -> list[LostTime]:
+    """Comm hooks that wait for their own collectives. ``here``: of one step."""
+    waits = hook_waits(here.of_kind(Kind.COMM_HOOK), here.calls)
+    found = []
+    for rank in np.unique(waits["rank"]).tolist():
+        mine = waits[waits["rank"] == rank]
+        waited_ns = _union_ns(mine["begin_ns"], mine["end_ns"], np.ones(len(mine), bool))
+        text = (
+            f"rank {rank}'s comm hook waited {format_duration(waited_ns)} for its own collectives "
+            "inside the backward, which goes on only when it returns"
+        )
+        found.append(LostTime(waited_ns, functools.partial(str, text)))
     return found

@@ -8,7 +8,7 @@ import pandas as pd
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.naming import CAUSES, label_texts
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import since_ms, table
+from ddpviz.analysis.tables import check_step, since_ms, table
 from ddpviz.events import Flag
 
 _SCHEMA = {
@@ -38,11 +38,16 @@ def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
     order of the bucket it reduces; ``step``, ``iteration``, ``bucket``: -1 where it belongs to
     none. ``derived``: "done_ns" where that is a lower bound, because the work was only enqueued
     then (CUDA); how long it took cannot be seen from host clocks, so ``duration_ms`` is NaN.
+    "done_ns,duration_ms" where they are upper bounds: the completion was recorded late, after the
+    training thread had gone on with the result (see :mod:`ddpviz.analysis.ends`).
+    Raises ValueError for a step that was not recorded.
     """
+    check_step(source, step)
     found = calls(source, step)
     texts, position = label_texts(source, found)
     op, _, dtype = np.array([text.partition(" ") for text in texts], object).reshape(-1, 3).T
     enqueued = (found["flags"] & Flag.ENQUEUED) != 0
+    late = (found["flags"] & Flag.DERIVED) != 0
     duration_ms = since_ms(found["begin_ns"], found["end_ns"])
     return table(
         _SCHEMA,
@@ -56,6 +61,8 @@ def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
             "done_ns": found["end_ns"],
             "duration_ms": np.where(enqueued, np.nan, duration_ms),
             "bucket": found["index"],
-            "derived": np.where(enqueued & (found["end_ns"] > 0), "done_ns", ""),
+            "derived": np.select(
+                [enqueued & (found["end_ns"] > 0), late], ["done_ns", "done_ns,duration_ms"], ""
+            ),
         },
     )

@@ -11,12 +11,10 @@ import dataclasses
 
 import numpy as np
 
+from ddpviz.analysis.ends import OF_BACKWARD, following
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import pick, run_keys
-from ddpviz.events import Cause, Flag, Unavailable
-
-#: What a backward waits for at its end.
-OF_BACKWARD = (Cause.BUCKET, Cause.USED_MAP)
+from ddpviz.events import Flag, Unavailable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,7 @@ class InFlight:
 def in_flight(found: np.ndarray, finalize: np.ndarray) -> InFlight:
     """``found``: :func:`ddpviz.analysis.calls.calls`; ``finalize``: FINALIZE records."""
     called = found[np.isin(found["cause"], OF_BACKWARD)]
-    at = _next(called, finalize)
+    at = following(called, finalize)
     begin_ns = called["begin_ns"]
     # static_graph's first reduction, used map and all, comes after the backward has computed.
     delayed = (finalize["flags"] & Flag.DELAYED) != 0
@@ -79,22 +77,3 @@ def reduced_unseen(forward: np.ndarray, unseen: dict[tuple[int, int], str]) -> n
         (forward["rank"].astype(np.int64) << 8) | forward["module"], keys
     )
     return found
-
-
-def _next(called: np.ndarray, finalize: np.ndarray) -> np.ndarray:
-    """Position of the first finalize of each call's run that ended after its launch, or -1.
-
-    The run alone would not do: a graph that is kept can have two backwards.
-    """
-    both = np.concatenate([called, finalize])
-    count, keys = len(called), run_keys(both)
-    time_ns = np.concatenate([called["begin_ns"], finalize["end_ns"]])
-    order = np.lexsort((np.arange(len(both)), time_ns, keys))
-    places = np.where(order >= count, np.arange(len(both)), len(both))
-    following = np.minimum.accumulate(places[::-1])[::-1]
-    found = np.full(len(both), -1, np.int64)
-    known = following < len(both)
-    found[order[known]] = order[following[known]]
-    found = found[:count]
-    same = (found >= 0) & (keys[np.maximum(found, 0)] == keys[:count])
-    return np.where(same, found - count, -1)

@@ -8,15 +8,19 @@ import functools
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis.buckets import buckets
+from ddpviz.analysis.buckets import bucket_table
 from ddpviz.analysis.calls import Arrivals, arrivals, calls
 from ddpviz.analysis.constructions import Construction, Place, constructions, place_of
+from ddpviz.analysis.exposed import KINDS as EXPOSED_KINDS
+from ddpviz.analysis.exposed import exposed, on_stream
 from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import StepIndex, listed
 from ddpviz.events import Cause, Failure, Kind
 
-_KINDS = (Kind.STEP, Kind.FORWARD, Kind.BUFFER_SYNC, Kind.FINALIZE)
+_KINDS = (Kind.STEP, *EXPOSED_KINDS)
+#: Causes of broadcasts that a forward waits for.
+_IN_FORWARD = (Cause.BUFFERS, Cause.REBUILD_ORDER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +28,8 @@ class Evidence:
     """What is known of some steps, or of one.
 
     ``buckets``: rows of :func:`buckets`; ``calls``: of :func:`calls`; ``broadcasts``,
-    ``arrivals``: those of buffers, and who came last; ``records``: STEP, FORWARD, BUFFER_SYNC,
-    FINALIZE; ``failures``: each with where it is told.
+    ``arrivals``: those of buffers and of a rebuild's bucket order, and who came last; ``records``:
+    STEP and what exposed communication is told from; ``failures``: each with where it is told.
     """
 
     source: Source
@@ -65,6 +69,14 @@ class Evidence:
         """The construction of this number; None where there is none."""
         return self.constructions[-step - 1] if 0 < -step <= len(self.constructions) else None
 
+    @property
+    def exposed(self) -> np.ndarray:
+        """Exposed communication (:func:`ddpviz.analysis.exposed.exposed`), where it is known."""
+        spans = exposed(self.records, self.calls)
+        unseen = self.calls[on_stream(self.calls)]
+        found: np.ndarray = spans[~np.isin(spans[["rank", "step"]], unseen[["rank", "step"]])]
+        return found
+
     def of_kind(self, kind: Kind) -> np.ndarray:
         """Records of a kind."""
         found: np.ndarray = self.records[self.records["kind"] == kind]
@@ -75,12 +87,12 @@ def gather(source: Source, step: int | None = None) -> Evidence:
     """The evidence for one step or construction, or for all of them."""
     recorded = None if step is None else max(step, -1)
     found = calls(source, recorded)
-    broadcast = found[found["cause"] == Cause.BUFFERS]
+    broadcast = found[np.isin(found["cause"], _IN_FORWARD)]
     built = constructions(source)
     placed = [(note, place_of(source, note, built)) for note in source.notes(Failure)]
     return Evidence(
         source,
-        buckets(source, recorded),
+        bucket_table(source, recorded),
         found,
         broadcast,
         arrivals(source, broadcast, found, step is None),

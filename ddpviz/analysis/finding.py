@@ -6,9 +6,10 @@ import numpy as np
 
 from ddpviz.analysis.buffers import forward_of
 from ddpviz.analysis.calls import of_buckets
-from ddpviz.analysis.causes import after_backward, before_forward
-from ddpviz.analysis.communication import OF_BACKWARD, enqueued, reduced_unseen, unseen_modules
+from ddpviz.analysis.causes import after_backward, in_forward, in_hooks
+from ddpviz.analysis.communication import reduced_unseen, unseen_modules
 from ddpviz.analysis.evidence import Evidence, gather
+from ddpviz.analysis.exposed import on_stream
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, run_keys
 from ddpviz.analysis.trouble import trouble
@@ -32,7 +33,8 @@ def finding(source: Source, step: int, known: Evidence | None = None) -> str:
     """The step in one sentence: what went wrong, else the cause that cost a rank the most.
 
     Compared on all ranks are exposed times, split into waiting for a rank, transfer (of one bucket
-    that holds everything, of buckets that waited their turn, of others) and buffer broadcasts.
+    that holds everything, of buckets that waited their turn, of others), broadcasts of buffers and
+    of a rebuild's bucket order, and what comm hooks wait for.
     Steps -1, -2, … are the constructions of DDP modules, in the order of time.
     ``known``: the step's part of what :func:`gather` read once, where more than one step is asked
     for.
@@ -53,13 +55,18 @@ def _time_lost(here: Evidence) -> str:
         return _SEVERAL_MODULES
     if not len(forward) and not len(table):
         return "no forward of a DDP module in this step"
-    waited_for = np.isin(here.calls["cause"], (*OF_BACKWARD, Cause.BUFFERS))
-    if enqueued(here.calls[waited_for]).any():
+    if on_stream(here.calls).any():
         return _ON_CUDA if len(table) else _nothing_reduced(forward)
     finalize, synced = _ended(here.of_kind(Kind.FINALIZE)), _ended(here.of_kind(Kind.BUFFER_SYNC))
     forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
     synced = synced[forward_of(forward, synced) >= 0]
-    lost = after_backward(here, finalize) + before_forward(here, synced)
+    rebuilt = _ended(here.of_kind(Kind.REBUILD))
+    lost = [
+        *after_backward(here, finalize),
+        *in_forward(here, synced, Cause.BUFFERS),
+        *in_forward(here, rebuilt, Cause.REBUILD_ORDER),
+        *in_hooks(here),
+    ]
     worst = max(lost, key=lambda cause: cause.lost_ns, default=None)
     length_ns = max(_lengths_ns(_ended(here.of_kind(Kind.STEP))), default=0.0)
     if worst is not None and worst.lost_ns > _NEGLIGIBLE * length_ns:

@@ -7,10 +7,13 @@ import pandas as pd
 
 from ddpviz.analysis.calls import calls, of_buckets
 from ddpviz.analysis.communication import enqueued_runs, in_flight
+from ddpviz.analysis.ends import following
+from ddpviz.analysis.exposed import hook_waits
 from ddpviz.analysis.intervals import union_ns
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
     SHARED_ID,
+    check_step,
     find,
     listed,
     ordered,
@@ -45,13 +48,17 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
     finalize, at least 0, whether or not anything was in flight all that time.
 
     ``hidden_ms``: how long at least one of the backward's collectives was in flight before
-    finalize began, from launches and completions; NaN where a completion is not known.
-    ``exposed_ms``: finalize itself, waiting for the buckets and copying them back; NaN where its
-    end is not known. Because of the copying they do not sum to the time in flight.
+    finalize began, but not where a comm hook waited for its own; from launches and completions,
+    NaN where a completion is not known. ``exposed_ms``: finalize itself, waiting for the buckets
+    and copying them back, and comm hooks that waited; NaN where finalize's end is not known.
+    Because of the copying they do not sum to the time in flight. What a forward waits for is in
+    :func:`ddpviz.analysis.steps` only.
 
     ``enqueued``: the collectives were enqueued on a CUDA stream, which host clocks do not see
     into: everything is NaN (the logger has CUDA events there).
+    Raises ValueError for a step that was not recorded.
     """
+    check_step(source, step)
     finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
     finalize = finalize[np.argsort(run_keys(finalize), kind="stable")]
     keys, found = run_keys(finalize), calls(source, step)
@@ -59,12 +66,14 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
     prepared_ns = last_prepared_ns(source, keys, step)
     first_ns = first_launches_ns(source, keys, step, found)
     on_stream = np.isin(keys, enqueued_runs(found))
+    hooks = source.records(kinds=Kind.COMM_HOOK, steps=listed(step))
+    hidden_ms, hooks_ms = _hidden_ms(finalize, found, hooks)
     columns = {
         "backward_compute_ms": since_ms(prepared_ns, begin_ns),
         "backward_comm_ms": since_ms(first_ns, end_ns),
         "backward_compute_comm_overlap_ms": np.maximum(since_ms(first_ns, begin_ns), 0.0),
-        "hidden_ms": _hidden_ms(finalize, found),
-        "exposed_ms": since_ms(begin_ns, end_ns),
+        "hidden_ms": hidden_ms,
+        "exposed_ms": since_ms(begin_ns, end_ns) + hooks_ms,
     }
     made = table(
         _SCHEMA,
@@ -77,14 +86,23 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
     return ordered(made, "step", "iteration", "rank", "module")
 
 
-def _hidden_ms(finalize: np.ndarray, found: np.ndarray) -> np.ndarray:
-    flight = in_flight(found, finalize)
-    waited = flight.finalize >= 0
-    of = flight.finalize[waited]
-    hidden_ns = union_ns(of, flight.begin_ns[waited], flight.end_ns[waited], len(finalize))
+def _hidden_ms(
+    finalize: np.ndarray, found: np.ndarray, hooks: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hidden communication of each backward, and what its comm hooks waited for."""
+    flight, waits = in_flight(found, finalize), hook_waits(hooks, found)
+    waited, of_hook = flight.finalize >= 0, following(waits, finalize)
+    of, waits, of_hook = flight.finalize[waited], waits[of_hook >= 0], of_hook[of_hook >= 0]
+    hooks_ns = union_ns(of_hook, waits["begin_ns"], waits["end_ns"], len(finalize))
+    both_ns = union_ns(
+        np.concatenate([of, of_hook]),
+        np.concatenate([flight.begin_ns[waited], waits["begin_ns"]]),
+        np.concatenate([flight.end_ns[waited], waits["end_ns"]]),
+        len(finalize),
+    )
     unknown = finalize["module"] >= SHARED_ID
     unknown[of[flight.unseen[waited]]] = True
-    return np.where(unknown, np.nan, hidden_ns / 1e6)
+    return np.where(unknown, np.nan, (both_ns - hooks_ns) / 1e6), hooks_ns / 1e6
 
 
 def last_prepared_ns(source: Source, runs: np.ndarray, step: int | None) -> np.ndarray:

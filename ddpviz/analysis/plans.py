@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
+from ddpviz.analysis.configurations import changes
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, pick, split_run_keys, table
 from ddpviz.events import Kind, Module, Plan
@@ -21,6 +22,7 @@ _SCHEMA = {
     "limit_bytes": "Int64",
     "parameters": "int64",
     "parameter_names": "object",
+    "changed": "str",
 }
 
 
@@ -29,7 +31,9 @@ def plans(source: Source, rank: int = 0) -> pd.DataFrame:
 
     ``iteration``: the plan's first forward; ``limit_bytes``: where a bucket closes, <NA> where
     torch does not tell; ``parameters``: how many; ``parameter_names``: a tuple of names.
+    ``changed``: the setting that its module was made again for, "" for the first of its name.
     """
+    changed = changes(source, rank)
     names = _parameter_names(source, rank)
     rows = [
         (plan, order, bucket)
@@ -55,6 +59,7 @@ def plans(source: Source, rank: int = 0) -> pd.DataFrame:
                 tuple(_name(names.get(plan.module, ()), index) for index in bucket.parameters)
                 for plan, _, bucket in rows
             ],
+            "changed": [changed.get(plan.module, "") for plan, _, _ in rows],
         },
     )
 

@@ -5,68 +5,78 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis.buffers import buffers, forward_of
+from ddpviz.analysis.buffers import buffers
 from ddpviz.analysis.calls import calls, of_buckets
-from ddpviz.analysis.communication import (
-    OF_BACKWARD,
-    enqueued,
-    in_flight,
-    reduced_unseen,
-    unseen_modules,
-)
+from ddpviz.analysis.communication import in_flight, reduced_unseen, unseen_modules
+from ddpviz.analysis.exposed import KINDS as EXPOSED_KINDS
+from ddpviz.analysis.exposed import exposed, on_stream
 from ddpviz.analysis.intervals import union_ns
+from ddpviz.analysis.period import periods_ms
 from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, run_keys, since_ms, table
+from ddpviz.analysis.tables import (
+    SHARED_ID,
+    check_step,
+    find,
+    listed,
+    pick,
+    run_keys,
+    since_ms,
+    table,
+)
 from ddpviz.events import Cause, Kind
 
 _SCHEMA = {
     "step": "int64",
     "rank": "int64",
-    "begin_ns": "int64",
+    "period_ms": "float64",
     "step_ms": "float64",
+    "exposed_communication_ms": "float64",
+    "hidden_communication_ms": "float64",
     "forward_ms": "float64",
     "backward_ms": "float64",
     "optimizer_ms": "float64",
-    "hidden_communication_ms": "float64",
-    "exposed_communication_ms": "float64",
-    "buffer_broadcasts": "int64",
-    "buffer_bytes": "int64",
     "buckets": "int64",
     "bucket_bytes": "int64",
+    "buffer_broadcasts": "int64",
+    "buffer_bytes": "int64",
     "plan_version": "int64",
     "enqueued": "bool",
+    "begin_ns": "int64",
 }
-_KINDS = (
-    Kind.STEP,
-    Kind.FORWARD,
-    Kind.BUFFER_SYNC,
-    Kind.BACKWARD,
-    Kind.FINALIZE,
-    Kind.OPTIMIZER,
-)
+_KINDS = (Kind.STEP, Kind.BACKWARD, Kind.OPTIMIZER, *EXPOSED_KINDS)
 
 
 def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     """One row per step and rank.
 
-    ``begin_ns``: epoch; of a step without an end, of its first record. ``step_ms``: NaN for a step
-    that never ended. ``forward_ms``, ``backward_ms``, ``optimizer_ms``: sums over the step (buffer
-    sync is part of forward, finalize of backward); NaN if the step never ended and has none.
+    A step is from the first forward with gradients to the end of the optimizer's step (or an
+    explicit ``step()`` block): what a rank does before that forward, such as loading its batch, is
+    in no step. ``step_ms``: its length, NaN for a step that never ended. ``period_ms``: from the
+    end of the step before to its end, so with all that; NaN where that step is not known, or a
+    process or a DDP module was made in between. ``forward_ms``, ``backward_ms``,
+    ``optimizer_ms``: sums over the step (buffer sync is part of forward, finalize of backward);
+    NaN if the step never ended and has none.
 
+    ``exposed_communication_ms``: how long the training thread waited for collectives, see
+    :func:`ddpviz.analysis.exposed.exposed`: in finalize for the buckets, which are copied back
+    there too; in a forward for buffers, for the rebuilt buckets' order, for SyncBatchNorm; in a
+    comm hook for the hook's own. Not counted, because whether it waited is not recorded: the
+    user's own collectives and Join's.
     ``hidden_communication_ms``: how long at least one of a backward's collectives was in flight
-    (launched, not yet complete) before finalize began; NaN where a completion is not known.
-    ``exposed_communication_ms``: in finalize, waiting for the buckets and copying them back, or in
-    a forward's buffer sync. Time covered twice (two DDP modules) counts once, as exposed if it is
-    both; the two do not sum to the time in flight, because copying back is none. Both are NaN if
-    buckets were launched that no finalize ended, or a module's buckets cannot be seen.
+    (launched, not yet complete) before finalize began, and the thread did not wait; NaN where a
+    completion is not known. Time covered twice (two DDP modules) counts once; the two do not sum
+    to the time in flight, because copying back is none. Both are NaN if buckets were launched that
+    no finalize ended, or a module's buckets cannot be seen.
 
-    ``buffer_broadcasts``, ``buffer_bytes``: collectives of buffer syncs; ``buckets``,
-    ``bucket_bytes``: launched, over all iterations; ``plan_version``: the highest in use, -1 if
-    none is known. ``enqueued``: the step's collectives were enqueued on a CUDA stream, which host
+    ``buckets``, ``bucket_bytes``: launched, over all iterations; ``buffer_broadcasts``,
+    ``buffer_bytes``: collectives of buffer syncs; ``plan_version``: the highest in use, -1 if none
+    is known. ``enqueued``: the step's collectives were enqueued on a CUDA stream, which host
     clocks do not see into: hidden and exposed communication are NaN, and the other times are the
-    host's, when it enqueued the work.
+    host's, when it enqueued the work. ``begin_ns``: epoch; of a step without an end, of its first
+    record. Raises ValueError for a step that was not recorded.
     """
+    check_step(source, step)
     records = source.records(kinds=_KINDS, steps=listed(step))
     found = calls(source, step)
     records, found = records[records["step"] >= 0], found[found["step"] >= 0]
@@ -82,7 +92,7 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     begin_ns[at] = whole["begin_ns"]
     step_ms = np.full(len(keys), np.nan)
     step_ms[at] = _lengths_ms(whole)
-    exposed_ms, hidden_ms, on_stream = _communication_ms(keys, of_kind, found, step_ms)
+    exposed_ms, hidden_ms, streamed = _communication_ms(keys, records, found, step_ms)
     forward = of_kind[Kind.FORWARD]
     unseen = forward[reduced_unseen(forward, unseen_modules(source))]
     exposed_ms[find(keys, _keys(unseen))] = hidden_ms[find(keys, _keys(unseen))] = np.nan
@@ -95,7 +105,7 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
         {
             "step": keys >> 16,
             "rank": keys & 0xFFFF,
-            "begin_ns": begin_ns,
+            "period_ms": periods_ms(source, whole, keys),
             "step_ms": step_ms,
             "forward_ms": _sum_ms(keys, forward, step_ms),
             "backward_ms": _sum_ms(keys, of_kind[Kind.BACKWARD], step_ms),
@@ -107,7 +117,8 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
             "buckets": launched,
             "bucket_bytes": bucket_bytes,
             "plan_version": _plan_versions(index, keys, forward, found),
-            "enqueued": on_stream,
+            "enqueued": streamed,
+            "begin_ns": begin_ns,
         },
     )
 
@@ -130,38 +141,30 @@ def _sum_ms(keys: np.ndarray, records: np.ndarray, step_ms: np.ndarray) -> np.nd
 
 
 def _communication_ms(
-    keys: np.ndarray, of_kind: dict[Kind, np.ndarray], found: np.ndarray, step_ms: np.ndarray
+    keys: np.ndarray, records: np.ndarray, found: np.ndarray, step_ms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Exposed and hidden communication of each step and rank, and whether it was only enqueued."""
-    finalize, forward = of_kind[Kind.FINALIZE], of_kind[Kind.FORWARD]
-    forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
-    synced = of_kind[Kind.BUFFER_SYNC]
-    synced = synced[forward_of(forward, synced) >= 0]
+    finalize, waits = records[records["kind"] == Kind.FINALIZE], exposed(records, found)
     flight = in_flight(found, finalize)
-    count, of_finalize = len(keys), find(keys, _keys(finalize))
-    in_finalize = of_finalize, finalize["begin_ns"], finalize["end_ns"]
-    of_call = find(keys, _keys(flight.calls))
-
+    count, of_wait, of_call = len(keys), find(keys, _keys(waits)), find(keys, _keys(flight.calls))
+    waiting = of_wait, waits["begin_ns"], waits["end_ns"]
     flights = of_call, flight.begin_ns, flight.end_ns
-    hidden_ns = _covered_ns(count, flights, in_finalize) - _covered_ns(count, in_finalize)
-    of_sync = find(keys, _keys(synced))
-    syncs = of_sync, synced["begin_ns"], synced["end_ns"]
-    exposed_ns = _covered_ns(count, in_finalize, syncs)
+    exposed_ns = _covered_ns(count, waiting)
+    hidden_ns = _covered_ns(count, flights, waiting) - exposed_ns
 
+    of_finalize = find(keys, _keys(finalize))
     unknown = np.isnan(step_ms) & (np.bincount(of_finalize, minlength=count) == 0)
-    unknown[of_finalize[finalize["end_ns"] == 0]] = True
-    unknown[of_sync[synced["end_ns"] == 0]] = True
+    unknown[of_wait[waits["end_ns"] == 0]] = True
     unknown[of_call[(flight.finalize < 0) & (flight.calls["cause"] == Cause.BUCKET)]] = True
-    on_stream = np.zeros(count, bool)
-    waited_for = np.isin(found["cause"], (*OF_BACKWARD, Cause.BUFFERS))
-    on_stream[find(keys, _keys(found[waited_for & enqueued(found)]))] = True
+    streamed = np.zeros(count, bool)
+    streamed[find(keys, _keys(found[on_stream(found)]))] = True
     unseen = np.zeros(count, bool)
     unseen[of_call[flight.unseen | (flight.calls["module"] >= SHARED_ID)]] = True
-    unknown |= on_stream
+    unknown |= streamed
     return (
         np.where(unknown, np.nan, exposed_ns / 1e6),
         np.where(unknown | unseen, np.nan, hidden_ns / 1e6),
-        on_stream,
+        streamed,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ddpviz.analysis.source import Source
 from ddpviz.events import NO_GROUP
 
 #: A group's or a module's id is one byte. What comes after the 254th shares the id before "none",
@@ -113,6 +114,28 @@ class StepIndex:
         """All steps that have rows, in order."""
         found: list[int] = np.unique(self._steps).tolist()
         return found
+
+
+def check_step(source: Source, step: int | None) -> None:
+    """Raises ValueError for a step of which nothing was recorded. -1, outside of steps, is fine."""
+    if step is None or step == -1 or len(source.records(steps=[step])):
+        return
+    known = np.unique(source.records()["step"])
+    raise ValueError(no_step(step, known[known >= 0].tolist()))
+
+
+def no_step(step: int, known: list[int], constructions: int = 0) -> str:
+    """The sentence for a step that is not there. ``known``: those that are, in order."""
+    expected = [f"{known[0]} to {known[-1]}" if len(known) > 1 else str(known[0])] if known else []
+    if constructions:
+        numbers = "-1" if constructions == 1 else f"-1 to {-constructions}"
+        what = "the construction" if constructions == 1 else "constructions"
+        expected.append(f"{numbers} for {what} of DDP modules")
+    return (
+        f"found no step {step} in the recording, expected {', or '.join(expected)}"
+        if expected
+        else f"found no step {step} in the recording: it has none yet"
+    )
 
 
 def listed(step: int | None) -> Iterable[int] | None:

@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
         sys.stdout.flush()
     except CommandError as error:
-        print(f"ddpviz {options.command}: {error}", file=sys.stderr)
+        sentence = " ".join(str(error).splitlines())  # a path may have a newline
+        print(f"ddpviz {options.command}: {sentence}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
         # The reader (head, less) has seen enough; nothing may be flushed to it at exit.

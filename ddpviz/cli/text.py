@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpviz.views.text import EXPOSED, HIDDEN, ON_CUDA, SUM, count, names, size
+from ddpviz.views.text import (
+    EXPOSED,
+    HIDDEN,
+    NOT_COUNTED,
+    ON_CUDA,
+    ONE_BUCKET,
+    PERIOD,
+    STEP,
+    SUM,
+    begins_as_one,
+    count,
+    names,
+    size,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,13 +30,18 @@ _NOT_KNOWN = "-"
 
 #: Heading and column of :func:`ddpviz.analysis.steps`.
 _TIMES = {
-    "step ms": "step_ms",
+    "period": "period_ms",
+    "step": "step_ms",
     "forward": "forward_ms",
     "backward": "backward_ms",
     "optimizer": "optimizer_ms",
-    "hidden comm": "hidden_communication_ms",
-    "exposed comm": "exposed_communication_ms",
+    "hidden": "hidden_communication_ms",
+    "exposed": "exposed_communication_ms",
 }
+#: Ranks differ where the highest time is more than this share and so many ms above the lowest.
+_APART, _APART_MS = 0.1, 1.0
+#: Of more ranks, those with the shortest and with the longest time out of any step are listed.
+_MOST_RANKS = 16
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> str:
@@ -40,44 +59,89 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
 
 
 def steps(frame: pd.DataFrame) -> str:
-    """One row per step: times as the mean over ranks, counts and bytes of one rank.
+    """A row per step over all ranks, then a row per rank over all steps.
 
-    ``frame``: of :func:`ddpviz.analysis.steps`. Times in ms; a mean needs the time of every rank
-    that recorded anything, else it is not known. The last row is the median over steps but for the
-    first two, which pay for first allocations and the bucket rebuild.
+    ``frame``: of :func:`ddpviz.analysis.steps`. Times in ms: the lowest and the highest of the
+    ranks where they differ, else their mean; not known unless every rank that recorded anything
+    has one. Medians are over steps but for the first two, which pay for first allocations and the
+    bucket rebuild. Counts and bytes are of one rank.
     """
     if frame.empty:
         return "No step was recorded."
     of_steps = frame.groupby("step")
-    times = of_steps[list(_TIMES.values())].mean()
+    columns = list(_TIMES.values())
+    mean, low, high = (getattr(of_steps[columns], name)() for name in ("mean", "min", "max"))
     ranks = int(frame["rank"].nunique())
-    times = times.where(of_steps[list(_TIMES.values())].count() == ranks)
-    buffers = of_steps[["buffer_broadcasts", "buffer_bytes", "buckets", "plan_version"]].max()
-    headings = ["step", *_TIMES, "broadcasts", "bytes", "buckets", "plan"]
+    known = of_steps[columns].count() == ranks
+    mean, low, high = mean.where(known), low.where(known), high.where(known)
+    counts = of_steps[["buckets", "plan_version", "buffer_broadcasts", "buffer_bytes"]].max()
+    headings = ["#", *_TIMES, "buckets", "plan", "buffer broadcasts"]
     rows = [
         [
             str(step),
-            *(_milliseconds(times.at[step, column]) for column in _TIMES.values()),
-            _whole(buffers.at[step, "buffer_broadcasts"]),
-            _size(buffers.at[step, "buffer_bytes"]),
-            _whole(buffers.at[step, "buckets"]),
-            _whole(buffers.at[step, "plan_version"]),
+            *(_between(low.at[step, of], mean.at[step, of], high.at[step, of]) for of in columns),
+            _whole(counts.at[step, "buckets"]),
+            _whole(counts.at[step, "plan_version"]),
+            _broadcasts(counts.at[step, "buffer_broadcasts"], counts.at[step, "buffer_bytes"]),
         ]
-        for step in times.index
+        for step in mean.index
     ]
     if len(rows) > 2 * _STEPS_PER_END:
         rows[_STEPS_PER_END:-_STEPS_PER_END] = [["…", *[""] * (len(headings) - 1)]]
-    steady = times.iloc[2:]
-    if len(steady):
-        medians = [_milliseconds(steady[column].median()) for column in _TIMES.values()]
-        rows.append(["median", *medians, "", "", "", ""])
-    title = (
-        f"Steps: times in ms, mean of {count(ranks, 'rank')}; broadcasts are of buffers, per rank"
-    )
-    notes = [f"hidden comm   {HIDDEN}", f"exposed comm  {EXPOSED};", f"{'':14}{SUM}"]
+    if len(mean) > 2:
+        medians = [
+            _between(*(of_all.iloc[2:][of].median() for of_all in (low, mean, high)))
+            for of in columns
+        ]
+        rows.append(["median", *medians, "", "", ""])
+    differ = "; lowest–highest where ranks differ" if ranks > 1 else ""
+    parts = [f"Steps of {count(ranks, 'rank')}: times in ms{differ}", table(headings, rows)]
+    if ranks > 1:
+        parts += ["Ranks: median times in ms", _by_rank(frame)]
+    notes = {
+        "step": STEP,
+        "period": PERIOD,
+        "hidden": f"{HIDDEN}; forward's broadcasts never are",
+        "exposed": f"{EXPOSED}\n{SUM}\n{NOT_COUNTED}",
+    }
     if frame["enqueued"].any():
-        notes.append(f"note          {ON_CUDA}")
-    return "\n".join([title, "", table(headings, rows), "", *notes])
+        notes["note"] = ON_CUDA
+    return "\n\n".join([*parts, "\n".join(_note(name, told) for name, told in notes.items())])
+
+
+def _by_rank(frame: pd.DataFrame) -> str:
+    """A row per rank: who is slow shows in what it does between steps, as the others wait."""
+    steady = frame[frame["step"] >= frame["step"].unique()[:3][-1]]
+    medians = steady.assign(between=steady["period_ms"] - steady["step_ms"]).groupby("rank")[
+        ["between", *_TIMES.values()]
+    ]
+    found = medians.median().sort_index()
+    if len(found) > _MOST_RANKS:
+        in_order = found["between"].sort_values().index
+        found = found.loc[[*in_order[: _MOST_RANKS // 2], *in_order[-_MOST_RANKS // 2 :]]]
+    rows = [
+        [str(rank), *(_milliseconds(row[column]) for column in found.columns)]
+        for rank, row in found.iterrows()
+    ]
+    return table(["rank", "between steps", *_TIMES], rows)
+
+
+def _note(name: str, told: str) -> str:
+    """A word and what it means, in lines that fit a terminal."""
+    lines = [line for part in told.split("\n") for line in textwrap.wrap(part, 98)]
+    return "\n".join(f"{name if at == 0 else '':8}  {line}" for at, line in enumerate(lines))
+
+
+def _between(low: Any, mean: Any, high: Any) -> str:
+    if _missing(mean) or high - low <= max(_APART_MS, _APART * high):
+        return _milliseconds(mean)
+    return f"{low:.1f}–{high:.1f}"
+
+
+def _broadcasts(number: Any, nbytes: Any) -> str:
+    if _missing(number) or not number:
+        return _whole(number)
+    return f"{_whole(number)} ({_size(nbytes)})"
 
 
 def plans(frame: pd.DataFrame) -> str:
@@ -89,11 +153,13 @@ def plans(frame: pd.DataFrame) -> str:
         return "No bucket plan was recorded."
     several = frame["module"].nunique() > 1
     parts = []
+    told = False
     for (module, version), plan in frame.groupby(["module", "version"]):
         first = plan.iloc[0]
         title = f"Bucket plan {version}: {_REASONS.get(first['reason'], first['reason'])}"
         if several:
-            title = f"Module {module}, {title[0].lower()}{title[1:]}"
+            changed = f" ({first['changed']})" if first["changed"] else ""
+            title = f"Module {module}{changed}, {title[0].lower()}{title[1:]}"
         rows = [
             [
                 _whole(row["bucket"]),
@@ -106,6 +172,9 @@ def plans(frame: pd.DataFrame) -> str:
         ]
         headings = ["bucket", "size", "closes at", "parameters", "which"]
         parts.append(f"{title}\n\n{table(headings, rows, left=[4])}")
+        if begins_as_one(plan) and not told:
+            told = True
+            parts.append("\n".join(textwrap.wrap(f"({ONE_BUCKET})", 108)))
     return "\n\n".join(parts)
 
 
@@ -117,7 +186,7 @@ _REASONS = {
 
 
 def _milliseconds(value: Any) -> str:
-    return _NOT_KNOWN if _missing(value) else f"{value:.2f}"
+    return _NOT_KNOWN if _missing(value) else f"{value:.1f}"
 
 
 def _whole(value: Any) -> str:

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING
 
 from bokeh.document import Document
 from bokeh.embed import file_html
-from bokeh.events import DocumentReady
-from bokeh.models import CustomJS
 from bokeh.resources import Resources
 
 from ddpviz.export import tables
-from ddpviz.views.figure import apply_theme, themed
-from ddpviz.views.palette import DARK, LIGHT, THEMES, Theme
-from ddpviz.views.selector import Selected, selectable
+from ddpviz.views.follow import colour
+from ddpviz.views.palette import AUTO, DARK, LIGHT, THEMES, Theme, theme_named
+from ddpviz.views.selector import selectable
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
-
-#: Themes of a page; "auto" follows the reader's browser, also while the page is open.
-PAGE_THEMES = ("auto", *THEMES)
 
 _TEMPLATE = """
 {% block preamble %}
@@ -51,7 +46,6 @@ header b { color: var(--ddpviz-text); }
 h2 { font-size: 15px; margin: 22px 0 6px; }
 h3 { font-size: 13px; margin: 8px 0 4px; }
 p { color: var(--ddpviz-quiet); margin: 0 0 6px; }
-.scroll { max-height: 340px; overflow: auto; }
 .plans { display: flex; flex-wrap: wrap; gap: 8px 40px; align-items: flex-start; }
 .plans > div { max-width: 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -62,23 +56,12 @@ tr.first td { border-top: 1px solid var(--ddpviz-line); }
 td.text, th.text { text-align: left; overflow-wrap: anywhere; max-width: 330px; }
 """
 
-_FOLLOW = """
-const dark = window.matchMedia("(prefers-color-scheme: dark)")
-const apply = () => {
-  for (const [model, light, night] of themed) {
-    model.setv(dark.matches ? night : light)
-  }
-}
-dark.addEventListener("change", apply)
-apply()
-"""
-
 
 def write_page(recording: Recording, path: str | Path, theme: str = "auto") -> Path:
-    """Write the page and return its path: state, timeline of every step, steps, bucket plans.
+    """Write the page and return its path: state, timeline of every step, bucket plans, steps.
 
-    ``theme``: "auto" (as the reader's browser), "light" or "dark". Raises ValueError for another
-    theme and for a recording without steps.
+    ``theme``: "auto" (as the reader's browser, also when that changes), "light" or "dark".
+    Raises ValueError for another theme and for a recording without steps.
     """
     path = Path(path)
     path.write_text(page(recording, theme), encoding="utf-8")
@@ -87,16 +70,14 @@ def write_page(recording: Recording, path: str | Path, theme: str = "auto") -> P
 
 def page(recording: Recording, theme: str = "auto") -> str:
     """The page of :func:`write_page` as text."""
-    if theme not in PAGE_THEMES:
-        raise ValueError(f"found the theme {theme!r}, expected one of {list(PAGE_THEMES)}")
+    if theme != AUTO:
+        theme_named(theme)
     selected = selectable(recording)
-    apply_theme(selected.drawn, THEMES.get(theme, LIGHT))
+    colour(selected.drawn, theme)
     document = Document()
     document.add_root(selected.layout)
-    if theme == "auto":
-        document.js_on_event(DocumentReady, CustomJS(args=_both_themes(selected), code=_FOLLOW))
     state = tables.state_line(recording)
-    below = tables.steps_section(recording, selected) + tables.plans_section(recording)
+    below = tables.plans_section(recording) + tables.steps_section(recording, selected)
     return str(
         file_html(
             document,
@@ -105,7 +86,7 @@ def page(recording: Recording, theme: str = "auto") -> str:
             template=_TEMPLATE,
             template_variables={
                 "style": _variables(theme) + _STYLE,
-                "color_scheme": "light dark" if theme == "auto" else theme,
+                "color_scheme": "light dark" if theme == AUTO else theme,
                 "state": state.html,
                 "below": below,
             },
@@ -113,14 +94,9 @@ def page(recording: Recording, theme: str = "auto") -> str:
     )
 
 
-def _both_themes(selected: Selected) -> dict[str, list[list[object]]]:
-    pairs = zip(themed(selected.drawn, LIGHT), themed(selected.drawn, DARK), strict=True)
-    return {"themed": [[model, light, night] for (model, light), (_, night) in pairs]}
-
-
 def _variables(theme: str) -> str:
     """CSS variables of the page's theme."""
-    if theme != "auto":
+    if theme != AUTO:
         return _root(THEMES[theme])
     return _root(LIGHT) + "@media (prefers-color-scheme: dark) {" + _root(DARK) + "}\n"
 

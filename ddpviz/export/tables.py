@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ddpviz.events import Failure, Group, Module, Process
-from ddpviz.views.text import EXPOSED, HIDDEN, ON_CUDA, SUM, count, duration, names, size
+from ddpviz.views.text import (
+    EXPOSED,
+    HIDDEN,
+    NOT_COUNTED,
+    ON_CUDA,
+    ONE_BUCKET,
+    PERIOD,
+    STEP,
+    SUM,
+    begins_as_one,
+    count,
+    duration,
+    names,
+    size,
+)
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -66,29 +80,32 @@ def steps_section(recording: Recording, selected: Selected) -> str:
     per_step = max(len(recording.ranks), 1)
     shown = table[table["step"].isin(steps[-max(_MOST_ROWS // per_step, 1) :])]
     note = (
-        "<p>Forward contains the buffer broadcast, backward its exposed communication; both are "
-        f"in the sum of exposed communication. Hidden: {HIDDEN}. Exposed: {EXPOSED}; {SUM}.</p>"
+        f"<p>Step time: {STEP}. Period: {PERIOD}.</p>"
+        "<p>Forward contains what it waits for, backward its own; exposed communication is the sum "
+        f"of both. Hidden: {HIDDEN}. Exposed: {EXPOSED}; {SUM}. {_sentence(NOT_COUNTED)}</p>"
     )
     if shown["enqueued"].any():
-        note += f"<p>{ON_CUDA[0].upper()}{ON_CUDA[1:]}.</p>"
+        note += f"<p>{_sentence(ON_CUDA)}</p>"
     recorded = recording.last_step + 1
     if shown["step"].nunique() < recorded:
         note += f"<p>{shown['step'].nunique()} of {count(recorded, 'step')} are listed.</p>"
     headers = [
         "step",
         "rank",
+        "period",
         "step time",
         "forward",
         "backward",
         "optimizer",
         "hidden communication",
         "exposed communication",
-        "buffer broadcasts",
-        "buffer bytes",
         "buckets",
         "bucket bytes",
+        "buffer broadcasts",
+        "buffer bytes",
     ]
-    told = {"hidden communication": HIDDEN, "exposed communication": EXPOSED}
+    told = {"step time": STEP, "period": PERIOD}
+    told |= {"hidden communication": HIDDEN, "exposed communication": EXPOSED}
     titles = [f' title="{told[header]}"' if header in told else "" for header in headers]
     head = "".join(
         f"<th{title}>{header}</th>" for header, title in zip(headers, titles, strict=True)
@@ -99,23 +116,24 @@ def steps_section(recording: Recording, selected: Selected) -> str:
         cells = [
             f"{row['step']}" if row["step"] != previous else "",
             f"{row['rank']}",
+            _duration(row["period_ms"]),
             _duration(row["step_ms"]),
             _duration(row["forward_ms"]),
             _duration(row["backward_ms"]),
             _duration(row["optimizer_ms"]),
             _duration(row["hidden_communication_ms"]),
             _duration(row["exposed_communication_ms"]),
-            _whole(row["buffer_broadcasts"]),
-            _size(row["buffer_bytes"]),
             _whole(row["buckets"]),
             _size(row["bucket_bytes"]),
+            _whole(row["buffer_broadcasts"]),
+            _size(row["buffer_bytes"]),
         ]
         first = ' class="first"' if row["step"] != previous else ""
         rows.append(f"<tr{first}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
         previous = row["step"]
     return (
-        f'<h2>Steps</h2>{note}<div class="scroll"><table class="steps"><thead><tr>{head}</tr>'
-        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f'<h2>Steps</h2>{note}<table class="steps"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
     )
 
 
@@ -134,7 +152,9 @@ def plans_section(recording: Recording) -> str:
         first = plan.iloc[0]
         title = f"plan {first['version']}: {first['reason']}, from iteration {first['iteration']}"
         if several:
-            title = f"{modules.get(int(first['module']), 'module')}, {title}"
+            changed = f" ({first['changed']})" if first["changed"] else ""
+            name = modules.get(int(first["module"]), "module")
+            title = f"{name} {first['module']}{changed}, {title}"
         rows = "".join(
             f"<tr><td>{row['bucket']}</td><td>{_size(row['bytes'])}</td>"
             f"<td>{_size(row['limit_bytes'])}</td><td>{_whole(row['parameters'])}</td>"
@@ -146,8 +166,14 @@ def plans_section(recording: Recording) -> str:
             '<th>closes at</th><th>parameters</th><th class="text">which</th></tr></thead>'
             f"<tbody>{rows}</tbody></table></div>"
         )
-    note = "<p>In launch order. A bucket closes once it reaches its limit, so it may exceed it.</p>"
-    return f'<h2>Bucket plan</h2>{note}<div class="plans">{"".join(parts)}</div>'
+    note = "In launch order. A bucket closes once it reaches its limit, so it may exceed it."
+    if any(begins_as_one(plan) for _, plan in table.groupby(["module", "version"])):
+        note += f" Plan 0: {ONE_BUCKET}."
+    return f'<h2>Bucket plan</h2><p>{escape(note)}</p><div class="plans">{"".join(parts)}</div>'
+
+
+def _sentence(told: str) -> str:
+    return f"{told[0].upper()}{told[1:]}."
 
 
 def _names(parameter_names: Sequence[str]) -> str:

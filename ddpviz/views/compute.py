@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ddpviz.analysis.constructions import KINDS as CONSTRUCTION_KINDS
-from ddpviz.analysis.tables import run_keys
-from ddpviz.events import Flag, Kind
+from ddpviz.events import Cause, Flag, Kind
 from ddpviz.views.lanes import Lane, Lanes
 from ddpviz.views.source import StepSource, is_construction
 from ddpviz.views.stretches import Row, interval
-from ddpviz.views.text import count, size
+from ddpviz.views.text import count, duration, size
 
 #: Kinds that fill a compute lane in a step, and in construction: there its parts.
 COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
 CONSTRUCTION_PARTS = tuple(kind for kind in CONSTRUCTION_KINDS if kind != Kind.CONSTRUCTION)
 
+_RETURNS = "finalize is over: the autograd engine returns to the training thread"
 _HOST_TIME = "host time: when this was enqueued, not when it ran on the GPU"
 
 
@@ -27,7 +27,9 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
     for rank, lane in lanes.compute.items():
         of_rank = drawn[drawn["rank"] == rank]
         synced = intervals(of_rank[of_rank["kind"] == Kind.BUFFER_SYNC], source.zero_ns, end_ms)
-        exposed = intervals(_exposed(source, rank), source.zero_ns, end_ms)
+        waits = source.exposed[source.exposed["rank"] == rank]
+        exposed = intervals(waits, source.zero_ns, end_ms)
+        finalized = intervals(waits[waits["kind"] == Kind.FINALIZE], source.zero_ns, end_ms)
         wholes = intervals(of_rank, source.zero_ns, end_ms)
         of_lane: list[Row] = []
         for record, whole in zip(of_rank, wholes, strict=True):
@@ -42,14 +44,18 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                     )
                     if flag in flags
                 )
-                pieces = _without(whole, synced)
+                pieces = _without(whole, synced + exposed)
                 of_lane += [
                     _span("forward", rank, lane, piece, "forward", detail) for piece in pieces
                 ]
             elif kind == Kind.BACKWARD:
                 pieces = _without(whole, exposed)
+                returned = [after for _, after in finalized]
                 of_lane += [
-                    _span("backward", rank, lane, piece, "backward", "") for piece in pieces
+                    _span("backward", rank, lane, piece, "backward", _RETURNS)
+                    if piece[0] in returned
+                    else _span("backward", rank, lane, piece, "backward", "")
+                    for piece in pieces
                 ]
             elif kind == Kind.BUFFER_SYNC:
                 detail = f"{count(int(record['index']), 'buffer')}, {size(int(record['bytes']))}"
@@ -114,22 +120,36 @@ def _without(
     return pieces
 
 
-def _exposed(source: StepSource, rank: int) -> np.ndarray:
-    """The finalizes in which the rank was blocked. On CUDA it only enqueued what it waits for."""
-    chosen = (source.records["rank"] == rank) & (source.records["kind"] == Kind.FINALIZE)
-    finalize = source.records[chosen]
-    found: np.ndarray = finalize[~np.isin(run_keys(finalize), source.enqueued_runs)]
-    return found
+def _waiting_for(record: np.void) -> str:
+    """What the rank waits for in a span of exposed communication."""
+    if record["kind"] == Kind.FINALIZE:
+        return "its gradients are ready; it waits for buckets and copies them back"
+    if record["kind"] == Kind.BUFFER_SYNC:
+        return "before its forward it waits for the buffers"
+    return {
+        Cause.REBUILD_ORDER: "buckets are rebuilt: it waits for rank 0's order of them",
+        Cause.SYNC_BATCH_NORM: "SyncBatchNorm waits for its statistics",
+    }.get(record["cause"], "its comm hook waits for its own collectives")
 
 
 def exposed_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
-    """From local gradients final to gradients of all ranks in place: nothing is computed then."""
+    """Where a rank waits for communication: it computes nothing then.
+
+    As long as the table of steps says, together: where spans overlap, the later has what is left.
+    """
     rows = []
     for rank, lane in lanes.compute.items():
         beyond = 2 if rank in lanes.open_ranks else 0
-        for left, right in intervals(_exposed(source, rank), source.zero_ns, end_ms):
+        mine = source.exposed[source.exposed["rank"] == rank]
+        mine = mine[np.lexsort((mine["end_ns"], mine["begin_ns"]))]
+        reached = -np.inf
+        of_rank: list[Row] = []
+        for record, (begin, right) in zip(
+            mine, intervals(mine, source.zero_ns, end_ms), strict=True
+        ):
+            left, reached = max(begin, reached), max(reached, right)
             if right > left:
-                rows.append(
+                of_rank.append(
                     {
                         "rank": rank,
                         "left": left,
@@ -138,8 +158,11 @@ def exposed_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                         "bottom": lane.bottom + beyond,
                         "head": f"exposed communication of rank {rank}",
                         "time": interval(left, right),
-                        "detail": "its gradients are ready; it waits for buckets and copies them "
-                        "back",
+                        "detail": _waiting_for(record),
                     }
                 )
+        total_ms = sum(row["right"] - row["left"] for row in of_rank)
+        for row in of_rank if len(of_rank) > 1 else []:
+            row["detail"] += f"\n{duration(total_ms)} of exposed communication in this step"
+        rows += of_rank
     return rows

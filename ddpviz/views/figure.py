@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import pandas as pd
@@ -17,8 +16,6 @@ from bokeh.models import (
     GlyphRenderer,
     GroupFilter,
     HoverTool,
-    Legend,
-    LegendItem,
     PanTool,
     PlainText,
     Quad,
@@ -33,6 +30,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from ddpviz.views.legend import add_legend
 from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
 from ddpviz.views.source import is_construction
@@ -122,7 +120,7 @@ def step_figure(rows: Rows) -> StepFigure:
     drawn = _draw(plot, sources)
     _axes(plot, rows)
     _tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")])
-    drawn |= _draw_legend(plot)
+    drawn |= add_legend(plot, rows, sources, _HATCH)
     return StepFigure(plot, sources, {name: renderer.glyph for name, renderer in drawn.items()})
 
 
@@ -170,47 +168,6 @@ def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, Glyph
         renderers[name] = plot.add_glyph(source, glyph, name=name)
         if name in SPANS:
             renderers[name].view = CDSView(filter=GroupFilter(column_name="kind", group=name))
-    return renderers
-
-
-def _draw_legend(plot: figure) -> dict[str, GlyphRenderer]:
-    """The same entries for every step, in one line; their renderers are named "key …".
-
-    BokehJS draws a swatch from the first row of its renderer, which a step need not have: each
-    entry has a renderer of its own with one row that is nowhere.
-    """
-    nowhere = ColumnDataSource({"x": [math.nan], "hatch": ["/"]})
-    edges: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), "x")
-    glyphs: dict[str, tuple[str, Glyph]] = {}
-    for kind, (colour, label) in SPANS.items():
-        if kind != "construction":
-            hatch = _HATCH if kind == "head_of_line" else {}
-            glyphs[kind] = label, Quad(**edges, fill_color=colour, line_color=colour, **hatch)
-    glyphs["exposed"] = "exposed communication", Quad(**edges, line_dash="dashed")
-    glyphs["marks"] = "other collective", Scatter(x="x", y="x", marker="diamond", size=11)
-    renderers = {
-        f"key {name}": plot.add_glyph(nowhere, glyph, name=f"key {name}")
-        for name, (_, glyph) in glyphs.items()
-    }
-    legend = Legend(
-        items=[
-            LegendItem(label=label, renderers=[renderers[f"key {name}"]])
-            for name, (label, _) in glyphs.items()
-        ],
-        orientation="horizontal",
-        location="left",
-        border_line_color=None,
-        background_fill_color=None,
-        label_text_font_size="11px",
-        label_text_font=_FONT,
-        glyph_width=16,
-        glyph_height=14,
-        label_standoff=4,
-        spacing=10,
-        padding=0,
-        margin=4,
-    )
-    plot.add_layout(legend, "above")
     return renderers
 
 
@@ -269,7 +226,8 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
         (glyphs["key exposed"], box),
         (glyphs["marks"], mark),
         (glyphs["key marks"], mark),
-        (glyphs["key head_of_line"], {"hatch_color": theme.hatch}),
+        (glyphs["key ticks"], {"hatch_color": theme.tick}),
+        (glyphs["key derived"], {"hatch_color": theme.text, "line_color": theme.quiet_text}),
     ]
     pairs += [(glyphs[kind], {"hatch_color": theme.hatch}) for kind in SPANS]
     for axis in (*plot.xaxis, *plot.yaxis):

@@ -10,7 +10,8 @@ SPANS: dict[str, tuple[str, str]] = {
     "buffers": ("#CC79A7", "buffer broadcast"),
     "backward": ("#009E73", "backward"),
     "filling": ("#F0E442", "bucket filling"),
-    "head_of_line": ("#E69F00", "full, waits its turn (hatched: derived)"),
+    "head_of_line": ("#E69F00", "full, waits its turn"),
+    "launch_delay": ("#C7A77B", "full, not yet launched"),
     "wait_for_rank": ("#D55E00", "waits for a rank"),
     "transfer": ("#0072B2", "transfer"),
     "in_flight": ("#6F5BB5", "waits or transfers"),
@@ -18,8 +19,8 @@ SPANS: dict[str, tuple[str, str]] = {
     "construction": ("#BBBBBB", "construction"),
 }
 
-#: The four stretches of a bucket, always in this order; "in_flight" is the last two in one.
-STRETCHES = ("filling", "head_of_line", "wait_for_rank", "transfer")
+#: The stretches of a bucket, always in this order; "in_flight" is the last two in one.
+STRETCHES = ("filling", "head_of_line", "launch_delay", "wait_for_rank", "transfer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,12 @@ DARK = Theme(
 )
 
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+#: In place of a theme's name: as the page that shows the figure.
+AUTO = "auto"
 
 
 def theme_named(name: str) -> Theme:
     """The theme "light" or "dark". Raises ValueError for any other name."""
     if name not in THEMES:
-        raise ValueError(f"found the theme {name!r}, expected one of {sorted(THEMES)}")
+        raise ValueError(f"found the theme {name!r}, expected one of {[AUTO, *THEMES]}")
     return THEMES[name]

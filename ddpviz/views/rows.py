@@ -19,8 +19,10 @@ from ddpviz.views.text import count, duration, size
 MOST_GLYPHS = 5_000
 #: Width that ticks are merged for.
 _WIDTH_PX = 1_100
-#: An exposed box wider than this share of the axis has room for its label.
+#: An exposed box wider than this share of the axis has room for its label; one that is narrower
+#: than the second share has none.
 _LABEL_SHARE = 0.2
+_LEAST_SHARE = 0.01
 
 _SPAN_COLUMNS = ["kind", "rank", "left", "right", "top", "bottom", "derived"]
 _HOVER_COLUMNS = ["head", "time", "detail"]
@@ -126,14 +128,21 @@ def _end_ms(source: StepSource) -> float:
 def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> list[Row]:
     """Length of exposed communication: in its box, or above it where the box is narrow.
 
-    Longest first; a label that would lie on an earlier one is left to the hover.
+    Longest first; a label that would lie on an earlier one is left to the hover. Where a rank has
+    several boxes, the longest also has their sum: that is what the table of steps has.
     """
     rows: list[Row] = []
+    totals: dict[int, list[float]] = {}
+    for row in exposed:
+        totals.setdefault(row["rank"], []).append(row["right"] - row["left"])
     taken: list[tuple[int, float, float]] = []
     for row in sorted(exposed, key=lambda row: row["left"] - row["right"]):
         rank, length = row["rank"], row["right"] - row["left"]
-        if rank not in open_ranks:
+        if rank not in open_ranks or length < _LEAST_SHARE * end_ms:
             continue
+        of_all = ""
+        if length == max(totals[rank]) and len(totals[rank]) > 1:
+            of_all = f" of {duration(sum(totals[rank]))}"
         wide = length >= _LABEL_SHARE * end_ms
         middle = (row["left"] + row["right"]) / 2
         reach = _LABEL_SHARE / 2 * end_ms
@@ -147,9 +156,9 @@ def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> li
             {
                 "x": middle if wide else row["right"],
                 "y": (row["top"] + row["bottom"]) / 2 if wide else row["top"] - 1,
-                "text": f"exposed communication {duration(length)}"
+                "text": f"exposed communication {duration(length)}{of_all}"
                 if wide
-                else f"exposed {duration(length)}",
+                else f"exposed {duration(length)}{of_all}",
                 "align": "center" if wide else "right",
                 "baseline": "middle" if wide else "bottom",
             }
@@ -169,8 +178,10 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
             if lane is None:
                 continue
             took = "never completed" if pd.isna(row["done_ns"]) else duration(row["duration_ms"])
-            if row["derived"]:
+            if row["derived"] == "done_ns":
                 took = "enqueued on CUDA: when it ended is not known"
+            elif row["derived"]:
+                took = f"at most {took}"
             group = "one of several groups that share an id"
             if row["group"] < SHARED_ID:
                 group = "its group"

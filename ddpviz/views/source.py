@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis import collectives, finding
-from ddpviz.analysis.communication import enqueued, enqueued_runs
+from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.constructions import Construction
 from ddpviz.analysis.evidence import Evidence, gather
-from ddpviz.analysis.tables import StepIndex
+from ddpviz.analysis.tables import StepIndex, no_step
 from ddpviz.events import RECORD, Kind, Module, Plan, Process
 
 if TYPE_CHECKING:
@@ -31,14 +31,17 @@ class StepSource:
 
     ``records``: numpy array of RECORD; ``buckets`` and ``collectives``: the rows of
     :func:`ddpviz.analysis.buckets` and :func:`ddpviz.analysis.collectives` of this step;
-    ``plans`` by (rank, module, version); ``modules`` by (rank, module); ``finding``: the step in
-    one sentence; ``hosts``: names of the hosts of all ranks.
+    ``exposed``: exposed communication where it is known, of
+    :func:`ddpviz.analysis.exposed.exposed`; ``plans`` by (rank, module, version); ``modules`` by
+    (rank, module); ``finding``: the step in one sentence; ``hosts``: names of the hosts of all
+    ranks.
     """
 
     step: int
     records: np.ndarray
     buckets: pd.DataFrame
     collectives: pd.DataFrame
+    exposed: np.ndarray
     plans: dict[tuple[int, int, int], Plan]
     modules: dict[tuple[int, int], Module]
     finding: str
@@ -61,11 +64,6 @@ class StepSource:
     def enqueuing_ranks(self) -> frozenset[int]:
         """Ranks that enqueued collectives on a CUDA stream: their times are the host's only."""
         return frozenset(self.records["rank"][enqueued(self.records)].tolist())
-
-    @functools.cached_property
-    def enqueued_runs(self) -> np.ndarray:
-        """Run keys of the backwards whose communication host clocks do not see."""
-        return enqueued_runs(self.records)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +94,8 @@ class Run:
     def source(self, step: int) -> StepSource:
         """What this step is drawn from. Raises ValueError for one without records."""
         if step not in self.steps:
-            known = f"{min(self.steps)} to {max(self.steps)}" if self.steps else "a recorded step"
-            raise ValueError(f"found no step {step} in the recording, expected {known}")
+            trained = [known for known in self.steps if not is_construction(known)]
+            raise ValueError(no_step(step, trained, len(self.steps) - len(trained)))
         in_records, in_collectives = (index.rows(max(step, -1)) for index in self._rows)
         records, called = self.records[in_records], self.collectives.iloc[in_collectives]
         built = self.construction(step)
@@ -111,6 +109,7 @@ class Run:
             records=records,
             buckets=here.buckets,
             collectives=called,
+            exposed=here.exposed,
             plans=self.plans,
             modules=self.modules,
             finding=finding(self.evidence.source, step, here),

@@ -1,4 +1,4 @@
-"""The rows of bucket lanes: four stretches per bucket, three where waiting and transfer cannot be
+"""The rows of bucket lanes: five stretches per bucket, four where waiting and transfer cannot be
 told apart, and a tick per parameter."""
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ Row = dict[str, Any]
 #: ("" if none), and those that make it derived.
 _STRETCHES: dict[str, tuple[str, str, str, frozenset[str]]] = {
     "filling": ("first_ready_ns", "full_ns", "launched_ns", frozenset({"filling_ms"})),
-    "head_of_line": ("full_ns", "launched_ns", "", frozenset({"head_of_line_ms", "full_ns"})),
+    "head_of_line": (
+        "full_ns",
+        "turn_ns",
+        "launched_ns",
+        frozenset({"head_of_line_ms", "full_ns"}),
+    ),
+    "launch_delay": ("turn_ns", "launched_ns", "", frozenset({"launch_delay_ms", "turn_ns"})),
     "wait_for_rank": ("launched_ns", "last_launched_ns", "", frozenset({"wait_for_rank_ms"})),
     "transfer": ("last_launched_ns", "done_ns", "copied_ns", frozenset({"transfer_ms"})),
     "in_flight": ("launched_ns", "done_ns", "copied_ns", frozenset({"done_ns"})),
@@ -42,6 +48,7 @@ def bucket_rows(source: StepSource, lanes: Lanes, end_ms: float) -> tuple[list[R
         for column in (
             "first_ready_ns",
             "full_ns",
+            "turn_ns",
             "launched_ns",
             "last_launched_ns",
             "done_ns",
@@ -75,8 +82,10 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
     details = {
         "filling": f"{size(row['bytes'])}, {count(int(row['parameters']), 'parameter')}"
         f"\nlast ready: {row['last_parameter']}",
-        "head_of_line": "full, but an earlier bucket was not launched yet:\n"
+        "head_of_line": "full, but the bucket before it was not launched yet:\n"
         "DDP launches buckets in order (derived)",
+        "launch_delay": "full, and its turn: the Reducer copies its last gradient in and\n"
+        "launches it, which is seen once Python's GIL is free (derived)",
         "wait_for_rank": f"launched here, not yet on rank {_whole(row['last_rank'])}",
         "transfer": f"all ranks have launched it: {size(row['bytes'])} on the way",
         "in_flight": f"{size(row['bytes'])}; waiting for a rank and transfer are not told apart:"
@@ -85,6 +94,7 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
     heads = {
         "filling": f"{name} fills",
         "head_of_line": f"{name} waits its turn",
+        "launch_delay": f"{name} is full, not yet launched",
         "wait_for_rank": f"{name} waits for rank {_whole(row['last_rank'])}",
         "transfer": f"{name} is transferred",
         "in_flight": f"{name} is in flight",
@@ -105,6 +115,8 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
             # Never launched, or launched and never completed: drawn up to the end of the record.
             right = end_ms
             detail += "\nnot ended when the record ended"
+        elif kind in ("transfer", "in_flight") and "done_ns" in derived and row["unsplit"] == "":
+            detail += "\nat most so long: its end was recorded after the rank had gone on (derived)"
         if right <= left:
             continue
         half = lane.half * (_THIN if kind == "filling" else 1.0)

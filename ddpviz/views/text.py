@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from ddpviz.analysis.units import format_bytes, format_duration
+
+#: Why the first plan has one bucket, whatever the cap.
+ONE_BUCKET = (
+    "without find_unused_parameters DDP begins with one bucket per dtype and device, whatever "
+    "bucket_cap_mb says; the rebuild after the first step applies it"
+)
 
 #: What the columns of :func:`ddpviz.analysis.steps` mean, said wherever they are shown.
 HIDDEN = "a collective of the backward was in flight while it still computed"
 EXPOSED = (
-    "after its last gradient a rank waits for buckets and copies them back, or before a forward "
-    "for buffers"
+    "a rank waits for collectives: after its last gradient for buckets, which it copies back too; "
+    "in a forward for buffers or the rebuilt buckets' order; in a comm hook for the hook's own"
 )
+NOT_COUNTED = (
+    "collectives of your own and of Join are not counted: whether a rank waits for them is not "
+    "recorded"
+)
+STEP = (
+    "from the first forward with gradients to the end of the optimizer's step: what a rank does "
+    "before that forward, like loading a batch, is in no step"
+)
+PERIOD = "from the end of the step before to the end of this one: with what is in no step"
 SUM = "copying back is exposed too, so the two need not sum to the time in flight"
 ON_CUDA = (
     "on CUDA all times are the host's, when it enqueued work; hidden and exposed communication "
     "are not known, because host clocks do not see when collectives run"
 )
+
+
+def begins_as_one(plan: pd.DataFrame) -> bool:
+    """Whether a plan is DDP's first with no limit but dtype and device: rows of one plan of
+    :func:`ddpviz.analysis.plans`."""
+    return bool((plan["reason"] == "construction").all() and plan["limit_bytes"].isna().all())
 
 
 def duration(ms: float) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from bokeh.models import LayoutDOM
 
-from ddpviz.views.figure import apply_theme, step_figure
-from ddpviz.views.palette import theme_named
+from ddpviz.views.figure import step_figure
+from ddpviz.views.follow import colour
 from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import selectable
 from ddpviz.views.source import read_run
@@ -20,20 +20,21 @@ def timeline(
     recording: Recording,
     step: int | None = None,
     *,
-    theme: str = "light",
+    theme: str = "auto",
     open_ranks: list[int] | None = None,
 ) -> LayoutDOM:
     """The timeline of a recording: of one step, or with a selector of steps if ``step`` is None.
 
-    ``theme``: "light" or "dark". ``open_ranks``: which ranks show their buckets; by default all up
+    ``theme``: "light", "dark", or "auto": as the page that it is shown in, JupyterLab or another,
+    also when that changes. ``open_ranks``: which ranks show their buckets; by default all up
     to 8, beyond that the slowest, the fastest and the median. Steps -1, -2, … are the constructions
     of DDP modules. Raises ValueError for an unknown step or theme and for a recording without
     steps.
     """
     if step is None:
         selected = selectable(recording, open_ranks)
-        apply_theme(selected.drawn, theme_named(theme))
+        colour(selected.drawn, theme)
         return selected.layout
     drawn = step_figure(build_rows(read_run(recording).source(step), open_ranks))
-    apply_theme(drawn, theme_named(theme))
+    colour(drawn, theme)
     return drawn.plot

@@ -114,3 +114,57 @@ def test_a_span_without_an_end_is_unknown_not_negative() -> None:
         table = analysis.steps(source).select_dtypes("float")
         assert not (table < 0).any(axis=None), kind
     assert analysis.overlap(alone()).select_dtypes("float").notna().all(axis=None)
+
+
+def in_forward(cause: Cause, kind: Kind, op: str) -> MemorySource:
+    """A step whose forward waits from 2 to 8 ms, and whose finalize takes 1 ms."""
+    source = alone()
+    source.add(kind, 0, 1.5, 9, step=1, iteration=1, module=0, index=1)
+    source.call(0, 5, 2, 8, cause, op, step=1, iteration=1)
+    return source
+
+
+def test_the_order_of_rebuilt_buckets_is_waited_for_but_planning_is_not_communication() -> None:
+    table = analysis.steps(in_forward(Cause.REBUILD_ORDER, Kind.REBUILD, "broadcast int32"))
+    assert table["exposed_communication_ms"].tolist() == [7.0]
+    assert table["hidden_communication_ms"].tolist() == [3.0]
+
+
+def test_a_buffer_sync_is_exposed_from_its_begin_to_its_end() -> None:
+    table = analysis.steps(in_forward(Cause.BUFFERS, Kind.BUFFER_SYNC, "broadcast float32"))
+    assert table["exposed_communication_ms"].tolist() == [8.5]
+
+
+def test_sync_batch_norm_waits_where_it_launches() -> None:
+    source = alone()
+    source.call(0, 5, 2, 8, Cause.SYNC_BATCH_NORM, "allgather float32", step=1, iteration=1)
+    assert analysis.steps(source)["exposed_communication_ms"].tolist() == [7.0]
+
+
+def test_a_comm_hook_that_waits_is_exposed_and_not_hidden() -> None:
+    """A hook that calls ``dist.all_reduce`` returns when that is over: autograd stands still."""
+    source = alone(flags=Flag.FROM_HOOK, done_ms=[22.0, 36.0])
+    common = {"step": 1, "iteration": 1, "module": 0}
+    source.add(Kind.COMM_HOOK, 0, 19.9, 20.1, index=0, **common)  # returned its future at once
+    source.add(Kind.COMM_HOOK, 0, 29.9, 37.0, index=1, **common)
+    hidden, exposed = both(source)
+    np.testing.assert_allclose(hidden, [1.9])
+    np.testing.assert_allclose(exposed, [0.1 + 6.0 + 1.0])
+
+
+def test_what_is_not_known_to_block_is_not_counted() -> None:
+    """Of the user's own collectives and Join's a record does not say whether anyone waits."""
+    for cause in (Cause.USER, Cause.JOIN):
+        source = alone()
+        source.call(0, 5, 2, 8, cause, "allreduce float32", step=1, iteration=1)
+        assert both(source) == ([3.0], [1.0])
+
+
+def test_on_cuda_the_order_of_rebuilt_buckets_leaves_the_exposed_time_unknown() -> None:
+    source = alone()
+    source.call(
+        0, 5, 2, 8, Cause.REBUILD_ORDER, "broadcast int32", step=1, iteration=1,
+        flags=Flag.ENQUEUED,
+    )  # fmt: skip
+    table = analysis.steps(source)
+    assert table["exposed_communication_ms"].isna().all() and table["enqueued"].all()

@@ -37,7 +37,7 @@ def test_of_a_transfer_that_backward_hid_in_part_the_exposed_part_is_told() -> N
     for rank in (0, 1):
         step(source, rank, 0, ready, [95, 96], [97, 127], (120, 128), end_ms=140)
     assert finding(source, 1) == (
-        "bucket 1 of rank 0 was full, but waited 84 ms for its turn (derived); "
+        "bucket 1 of rank 0 was full, but waited 83 ms for its turn (derived); "
         "transferring it took 31 ms, 7.0 ms of it exposed"
     )
 
@@ -97,7 +97,7 @@ def test_a_bucket_that_waited_its_turn_is_blamed_for_its_exposed_transfer() -> N
     for rank in (0, 1):
         step(source, rank, 0, ready, [95, 96], [97, 127], (96, 128), end_ms=140)
     assert finding(source, 1) == (
-        "bucket 1 of rank 0 was full, but waited 84 ms for its turn (derived); "
+        "bucket 1 of rank 0 was full, but waited 83 ms for its turn (derived); "
         "transferring it took 31 ms"
     )
 
@@ -247,3 +247,37 @@ def test_an_errors_source_position_is_left_out_of_the_title() -> None:
     assert finding(source, 1) == "rank 0 failed: RuntimeError: Read error [127.0.0.1]:29880: gone"
     source.note(0, Failure(0, 2, at_ns(900), "x" * 500, ""))
     assert len(finding(source, 2)) < 150 and finding(source, 2).endswith("…")
+
+
+def test_waiting_for_a_rank_in_a_rebuild_is_told_with_what_was_sent() -> None:
+    source = described()
+    for rank, late in ((0, 0), (1, 53)):
+        step(source, rank, late, READY, [80, 81], [82, 83], (81.5, 84), end_ms=90)
+        source.add(Kind.REBUILD, rank, 1 + late, 58, step=1, iteration=1, module=0, index=1)
+        source.call(
+            rank, 5, 2 + late, 57.5, Cause.REBUILD_ORDER, "broadcast int32", step=1, iteration=1
+        )
+    assert finding(source, 1) == (
+        "rank 0 waited 53 ms for rank 1 in the broadcast of the rebuilt buckets' order; "
+        "sending it took 2.5 ms"
+    )
+
+
+def test_a_comm_hook_that_waits_for_its_own_collectives_is_told() -> None:
+    source = described((0,), 1)
+    step(source, 0, 0, READY, [21, 24], [22, 44], (45, 45.5), end_ms=50, flags=Flag.FROM_HOOK)
+    source.add(Kind.COMM_HOOK, 0, 23.9, 44.1, step=1, iteration=1, module=0, index=1)
+    assert finding(source, 1) == (
+        "rank 0's comm hook waited 20 ms for its own collectives inside the backward, which goes "
+        "on only when it returns"
+    )
+
+
+def test_a_completion_that_was_recorded_late_does_not_make_the_title() -> None:
+    """The same all-reduce was over on rank 0 when its callback ran there, 13 ms before rank 1's."""
+    source = described()
+    step(source, 0, 0, READY, [221, 223], [222, 225.7], (224, 238), end_ms=240)
+    step(source, 1, 0, READY, [21, 24], [222, 237], (25, 238), end_ms=240)
+    assert finding(source, 1) == (
+        "rank 1 waited 199 ms for rank 0 in bucket 1; transferring it took 2.7 ms"
+    )

@@ -55,6 +55,15 @@ def test_one_step_is_the_same_rows_as_in_the_whole(name: str) -> None:
         pd.testing.assert_frame_equal(table(source, number), expected)
 
 
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "plans"])
+def test_a_step_that_was_not_recorded_is_an_error_not_an_empty_table(name: str) -> None:
+    source = two_ranks()
+    with pytest.raises(ValueError, match="found no step 999 in the recording, expected 1"):
+        TABLES[name](source, 999)
+    with pytest.raises(ValueError, match="found no step 0 in the recording: it has none yet"):
+        TABLES[name](MemorySource(ranks=()), 0)
+
+
 def test_a_bucket_has_its_marks_and_stretches() -> None:
     table = analysis.buckets(two_ranks())
     assert len(table) == 4
@@ -67,7 +76,7 @@ def test_a_bucket_has_its_marks_and_stretches() -> None:
     assert (row["last_parameter"], row["last_rank"]) == (NAMES[2], 1)
     assert (row["bytes"], row["parameters"], row["sequence"]) == (200, 2, 10)
     assert row["plan_version"] == 1
-    assert row["derived"] == "full_ns,copied_ns,head_of_line_ms"
+    assert row["derived"] == "full_ns,turn_ns,copied_ns,head_of_line_ms,launch_delay_ms"
     assert table.attrs["clipped"] == 0
 
 
@@ -75,7 +84,9 @@ def test_a_full_bucket_waits_for_its_turn() -> None:
     table = analysis.buckets(two_ranks())
     row = table[(table["rank"] == 0) & (table["bucket"] == 1)].iloc[0]
     assert row["full_ns"] == at_ns(12) and row["launched_ns"] == at_ns(26)
-    assert row["head_of_line_ms"] == 14
+    # Its turn comes when bucket 0 was launched, at 25 ms: what follows is no waiting in line.
+    assert row["turn_ns"] == at_ns(25)
+    assert (row["head_of_line_ms"], row["launch_delay_ms"]) == (13, 1)
 
 
 def test_the_last_rank_to_arrive_waits_for_nobody() -> None:

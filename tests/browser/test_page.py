@@ -10,6 +10,7 @@ import pytest
 
 from ddpviz import analysis
 from ddpviz.export.page import write_page
+from ddpviz.views.text import EXPOSED, HIDDEN, NOT_COUNTED, ONE_BUCKET, PERIOD, STEP
 from tests.chromium import chromium, needs_chromium
 from tests.views.samples import sample_recording
 
@@ -59,6 +60,15 @@ class Visit:
         """How many rectangles of each kind the browser draws."""
         return dict(self.page.evaluate(_DRAWN))
 
+    def legend(self) -> list[str]:
+        """Texts of the entries that are shown."""
+        return list(self.page.evaluate(_LEGEND))
+
+    def legend_box(self) -> tuple[float, float]:
+        """The legend's height, and where it ends on the right."""
+        height, right = self.page.evaluate(_LEGEND_BOX)
+        return height, right
+
     def pixels(self, colour: str) -> int:
         """How many pixels of the figure have exactly this colour."""
         return int(self.page.evaluate(_PIXELS, [int(colour[i : i + 2], 16) for i in (1, 3, 5)]))
@@ -79,6 +89,15 @@ _DRAWN = f"""() => {{ {_PLOT}
     counts[renderer.name] = view.glyph.data_size
   }}
   return counts
+}}"""
+_ITEMS = f"""{_PLOT}
+  const legend = plot.views.get_one(plot.model.above.find((one) => one.type == "Legend"))
+  const shown = legend.entries.filter(({{el}}) => el.getBoundingClientRect().width > 0)
+"""
+_LEGEND = f"() => {{ {_ITEMS}; return shown.map(({{label}}) => label) }}"
+_LEGEND_BOX = f"""() => {{ {_ITEMS}
+  const rights = shown.map(({{el}}) => el.getBoundingClientRect().right)
+  return [legend.el.getBoundingClientRect().height, Math.max(...rights)]
 }}"""
 _PIXELS = f"""(rgb) => {{ {_PLOT}
   const canvas = plot.canvas_view.primary.canvas
@@ -107,13 +126,54 @@ def test_page_draws_every_rectangle_offline_and_without_errors(
     assert visit.title() == analysis.finding(recording, 2)
     table = analysis.buckets(recording, 2)
     drawn = visit.spans()
-    for kind in ("filling", "head_of_line", "wait_for_rank", "transfer"):
+    for kind in ("filling", "head_of_line", "launch_delay", "wait_for_rank", "transfer"):
         assert drawn[kind] == int((table[f"{kind}_ms"] > 0).sum())
     assert drawn["ticks"] == int(table["parameters"].sum())
     assert visit.requests == []
     assert visit.errors == []
     for colour in ("#56B4E9", "#CC79A7", "#009E73", "#F0E442", "#D55E00", "#0072B2", "#999999"):
         assert visit.pixels(colour) > 50, colour
+
+
+def test_legend_has_an_entry_for_all_that_is_drawn_and_for_nothing_else(
+    browser: Any, tmp_path: Path
+) -> None:
+    recording = sample_recording()
+    visit = Visit(browser, write_page(recording, tmp_path / "page.html"))
+    always = ["forward", "buffer broadcast", "backward", "bucket filling", "gradient ready"]
+    stretches = ["full, not yet launched", "waits for a rank", "transfer", "optimizer"]
+    exposed, derived = "exposed communication", "hatched: derived"
+    assert visit.legend() == [*always, *stretches, exposed, derived]
+    visit.page.locator("select").select_option(index=1)
+    visit.page.wait_for_function("Bokeh.documents[0].is_idle")
+    rebuilt = [*always, *stretches, exposed, "other collective or rebuild", derived]
+    assert visit.legend() == rebuilt
+    # Where there is less room than for one line, it takes more, and ends within the figure.
+    (before, _), wide = visit.legend_box(), visit.page.viewport_size["width"]
+    visit.page.set_viewport_size({"width": 760, "height": 768})
+    visit.page.wait_for_function(f"(before) => ({_LEGEND_BOX})()[0] > before + 10", arg=before)
+    assert visit.legend_box()[1] <= 760 < wide
+    assert visit.errors == []
+
+
+def test_no_part_of_the_page_scrolls_by_itself(browser: Any, tmp_path: Path) -> None:
+    """A table in a box of its own ended in the middle of a row, with no sign that it goes on."""
+    visit = Visit(browser, write_page(sample_recording(steps=30), tmp_path / "page.html"))
+    scrolling = """() => [...document.querySelectorAll("main *")].filter((element) =>
+      /auto|scroll/.test(getComputedStyle(element).overflowY)
+      && element.scrollHeight > element.clientHeight).length"""
+    assert visit.page.evaluate(scrolling) == 0
+    assert visit.page.locator("table.steps tbody tr").count() == 60
+
+
+def test_page_says_what_a_step_is_and_why_the_first_plan_has_one_bucket(
+    browser: Any, tmp_path: Path
+) -> None:
+    visit = Visit(browser, write_page(sample_recording(), tmp_path / "page.html"))
+    text = visit.page.locator("main").inner_text()
+    for told in (STEP, PERIOD, EXPOSED, HIDDEN, ONE_BUCKET):
+        assert told in text
+    assert NOT_COUNTED[1:] in text
 
 
 def test_selector_changes_title_and_rectangles(browser: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_the_table_has_a_row_per_step_and_the_median(demo: Demo) -> None:
 def test_the_table_counts_the_buffer_broadcasts(demo: Demo) -> None:
     recorded = ddpviz.load(demo.folder).steps().groupby("step")["buffer_broadcasts"].max()
     rows = table_below(demo.done.stdout, "Steps")[:-1]
-    assert [int(row[7]) for row in rows] == list(recorded)
+    assert [int(row[10]) for row in rows] == list(recorded)
     assert max(recorded) > 0
 
 

@@ -10,6 +10,7 @@ from ddpviz.cli import text
 from tests.cli.command import table_below
 
 COLUMNS = [
+    "period_ms",
     "step_ms",
     "forward_ms",
     "backward_ms",
@@ -40,14 +41,52 @@ def steps_frame(steps: int, ranks: int = 2) -> pd.DataFrame:
     )
 
 
+STEP, HIDDEN, BUCKETS = 2, 6, 8
+
+
 def test_times_are_means_over_ranks() -> None:
     rows = table_below(text.steps(steps_frame(3)), "Steps")
-    assert [row[1] for row in rows] == ["0.50", "1.50", "2.50", "2.50"]
+    assert [row[STEP] for row in rows] == ["0.5", "1.5", "2.5", "2.5"]
+
+
+def test_where_ranks_differ_the_lowest_and_the_highest_are_shown() -> None:
+    frame = steps_frame(4)
+    frame.loc[frame["rank"] == 1, "step_ms"] += 50
+    rows = table_below(text.steps(frame), "Steps")
+    assert [row[STEP] for row in rows] == [
+        "0.0–51.0",
+        "1.0–52.0",
+        "2.0–53.0",
+        "3.0–54.0",
+        "2.5–53.5",
+    ]
+    frame["step_ms"] = 100.0 + frame["rank"] * 5  # 5 ms, but of 105
+    assert table_below(text.steps(frame), "Steps")[0][STEP] == "102.5"
+
+
+def test_which_rank_is_slow_stands_below() -> None:
+    """Rank 1 is late: it is quick within its steps, in which the other waits for it."""
+    frame = steps_frame(5)
+    frame["period_ms"] = 100.0
+    frame["step_ms"] = 95.0 - 50 * frame["rank"]
+    rows = table_below(text.steps(frame), "Ranks")
+    assert [row[:4] for row in rows] == [
+        ["0", "5.0", "100.0", "95.0"],
+        ["1", "55.0", "100.0", "45.0"],
+    ]
+    assert "Ranks" not in text.steps(steps_frame(5, ranks=1))
+
+
+def test_of_many_ranks_the_quickest_and_the_slowest_are_listed() -> None:
+    frame = steps_frame(3, ranks=40)
+    frame["period_ms"] = 100.0
+    listed = [int(row[0]) for row in table_below(text.steps(frame), "Ranks")]
+    assert sorted(listed) == [*range(8), *range(32, 40)]
 
 
 def test_median_leaves_the_first_two_steps_out() -> None:
     rows = table_below(text.steps(steps_frame(7)), "Steps")
-    assert rows[-1][:2] == ["median", "4.50"]
+    assert rows[-1][0] == "median" and rows[-1][STEP] == "4.5"
 
 
 def test_a_long_run_shows_both_ends() -> None:
@@ -61,8 +100,8 @@ def test_what_is_not_known_is_a_dash() -> None:
     frame["hidden_communication_ms"] = math.nan
     frame["buckets"] = math.nan
     (row,) = table_below(text.steps(frame), "Steps")
-    assert row[5] == "-"
-    assert row[-2] == "-"
+    assert row[HIDDEN] == "-"
+    assert row[BUCKETS] == "-"
 
 
 def test_a_mean_needs_the_number_of_every_rank() -> None:
@@ -71,14 +110,18 @@ def test_a_mean_needs_the_number_of_every_rank() -> None:
     frame.loc[(frame["step"] == 1) & (frame["rank"] == 1), "step_ms"] = math.nan
     frame = frame[(frame["step"] != 3) | (frame["rank"] != 1)]
     rows = table_below(text.steps(frame), "Steps")
-    assert [row[1] for row in rows] == ["0.50", "-", "2.50", "-", "2.50"]
-    assert [row[2] for row in rows] == ["1.00", "1.00", "1.00", "-", "1.00"]
+    assert [row[STEP] for row in rows] == ["0.5", "-", "2.5", "-", "2.5"]
+    assert [row[STEP + 1] for row in rows] == ["1.0", "1.0", "1.0", "-", "1.0"]
 
 
 def test_what_the_communication_columns_mean_stands_below() -> None:
     printed = text.steps(steps_frame(3))
-    assert "hidden comm   a collective of the backward was in flight" in printed
-    assert "exposed comm  after its last gradient a rank waits" in printed
+    assert "hidden    a collective of the backward was in flight" in printed
+    assert "exposed   a rank waits for collectives: after its last gradient" in printed
+    assert "step      from the first forward with gradients to the end" in printed
+    assert "period    from the end of the step before" in printed
+    assert "collectives of your own and of Join are not counted" in printed
+    assert max(map(len, printed.split("\n"))) <= 120
     assert "CUDA" not in printed
 
 
@@ -87,10 +130,33 @@ def test_on_cuda_it_says_why_there_is_no_number() -> None:
     frame["enqueued"] = True
     frame[["hidden_communication_ms", "exposed_communication_ms"]] = math.nan
     printed = text.steps(frame)
-    assert all(row[5:7] == ["-", "-"] for row in table_below(printed, "Steps"))
+    assert all(row[HIDDEN : HIDDEN + 2] == ["-", "-"] for row in table_below(printed, "Steps"))
     assert "on CUDA all times are the host's" in printed
 
 
 def test_columns_line_up() -> None:
     lines = text.table(["a", "name"], [["1", "x"], ["100", "long name"]], left=[1]).split("\n")
     assert lines == ["  a  name", "---  ---------", "  1  x", "100  long name"]
+
+
+def plan_frame(reason: str, limit: object, changed: str, module: int = 0) -> pd.DataFrame:
+    limits = pd.array([limit], dtype="Int64")
+    row = {"module": module, "version": 0, "reason": reason, "iteration": 0, "bucket": 0}
+    names = {"bytes": 400, "parameters": 1, "parameter_names": [("w",)], "changed": changed}
+    return pd.DataFrame({**row, **names, "limit_bytes": limits})
+
+
+def test_a_plan_names_the_setting_that_its_module_was_made_for() -> None:
+    first = plan_frame("construction", pd.NA, "")
+    again = plan_frame("construction", pd.NA, "bucket_cap_mb 1 → 2", module=6)
+    printed = text.plans(pd.concat([first, again], ignore_index=True))
+    assert "Module 6 (bucket_cap_mb 1 → 2), bucket plan 0:" in printed
+
+
+def test_why_the_first_plan_has_one_bucket_is_said_once_and_where_it_is_so() -> None:
+    first = plan_frame("construction", pd.NA, "")
+    again = plan_frame("construction", pd.NA, "", module=1)
+    printed = text.plans(pd.concat([first, again], ignore_index=True))
+    assert printed.count("(without find_unused_parameters DDP begins with one bucket") == 1
+    # With find_unused_parameters the first plan follows the cap.
+    assert "one bucket per dtype" not in text.plans(plan_frame("construction", 2**20, ""))

@@ -7,13 +7,21 @@ import pandas as pd
 import pytest
 
 from ddpviz import analysis
-from ddpviz.events import Batch, Kind
+from ddpviz.events import Batch, Cause, Kind
 from ddpviz.recording import Recording
 from ddpviz.views.lanes import choose_open
 from ddpviz.views.palette import STRETCHES
 from ddpviz.views.rows import MOST_GLYPHS, Rows, build_rows
 from ddpviz.views.source import read_run
-from tests.views.samples import MS, STEP_NS, ZERO_NS, record, sample_recording
+from tests.views.samples import (
+    MS,
+    STEP_NS,
+    ZERO_NS,
+    batches_of,
+    construct,
+    record,
+    sample_recording,
+)
 
 
 def rows_of(recording: Recording, step: int) -> Rows:
@@ -30,7 +38,7 @@ def test_each_bucket_has_the_stretches_of_the_table() -> None:
     rows = rows_of(recording, 2)
     table = analysis.buckets(recording, 2)
     for kind in STRETCHES:
-        assert counts(rows)[kind] == int((table[f"{kind}_ms"] > 0).sum())
+        assert counts(rows).get(kind, 0) == int((table[f"{kind}_ms"] > 0).sum())
         drawn = rows.spans[rows.spans["kind"] == kind]
         lengths = (drawn["right"] - drawn["left"]).sort_values()
         expected = table.loc[table[f"{kind}_ms"] > 0, f"{kind}_ms"].sort_values()
@@ -43,7 +51,8 @@ def test_stretches_of_a_bucket_follow_each_other_without_a_gap() -> None:
     rows = rows_of(sample_recording(), 2)
     stretches = rows.spans[rows.spans["kind"].isin(STRETCHES) & (rows.spans["rank"] == 1)]
     for _, bucket in stretches.groupby((stretches["top"] + stretches["bottom"]).round(6)):
-        assert list(bucket["kind"]) == list(STRETCHES)
+        # Each bucket is launched before the next is full: none waits for its turn.
+        assert list(bucket["kind"]) == [kind for kind in STRETCHES if kind != "head_of_line"]
         np.testing.assert_array_equal(
             bucket["right"].to_numpy()[:-1], bucket["left"].to_numpy()[1:]
         )
@@ -55,8 +64,8 @@ def test_compute_lane_is_measured_spans_without_overlap() -> None:
     spans = {kind: (left, right) for kind, left, right in lane[["kind", "left", "right"]].values}
     assert spans["buffers"] == (0.0, 2.0)
     assert spans["forward"] == (2.0, 30.0)
-    (exposed,) = rows.exposed.loc[rows.exposed["rank"] == 1, ["left", "right"]].to_numpy().tolist()
-    assert exposed == [57.5, 79.0]
+    exposed = rows.exposed.loc[rows.exposed["rank"] == 1, ["left", "right"]].to_numpy().tolist()
+    assert exposed == [[0.0, 2.0], [57.5, 79.0]]
     backward = lane.loc[lane["kind"] == "backward", ["left", "right"]].to_numpy().tolist()
     assert backward == [[32.0, 57.5], [79.0, 79.001]]
     assert spans["optimizer"] == (79.002, 82.0)
@@ -74,8 +83,32 @@ def test_a_tick_per_parameter_at_the_time_its_gradient_was_ready() -> None:
 
 def test_only_what_was_derived_is_marked_as_derived() -> None:
     rows = rows_of(sample_recording(), 2)
-    assert set(rows.spans.loc[rows.spans["derived"], "kind"]) == {"head_of_line"}
-    assert rows.spans.loc[rows.spans["kind"] == "head_of_line", "derived"].all()
+    assert set(rows.spans.loc[rows.spans["derived"], "kind"]) == {"launch_delay"}
+    assert rows.spans.loc[rows.spans["kind"] == "launch_delay", "derived"].all()
+
+
+def test_waiting_for_its_turn_is_drawn_only_behind_a_bucket_that_was_not_launched() -> None:
+    """Bucket 0 is launched 17 ms after it is full: the others are full before their turn."""
+    recording = Recording()
+    for batch in batches_of(sample_recording(slow_ms=0)):
+        records = batch.records
+        mine = (records["step"] == 2) & (records["index"] == 0)
+        late = mine & (records["cause"] == Cause.BUCKET)
+        records["begin_ns"][late] += 16 * MS
+        records["end_ns"][late] += 16 * MS
+        moved = (records["step"] == 2) & (records["cause"] == Cause.BUCKET) & ~late
+        records["begin_ns"][moved] = np.maximum(
+            records["begin_ns"][moved], ZERO_NS + 2 * STEP_NS + 58 * MS
+        )
+        records["end_ns"][moved] = np.maximum(records["end_ns"][moved], records["begin_ns"][moved])
+        recording.append(Batch(batch.rank, 0, records, batch.notes))
+    rows, table = rows_of(recording, 2), analysis.buckets(recording, 2)
+    first = table[table["bucket"] == 0]
+    assert (first["head_of_line_ms"] == 0).all() and (first["launch_delay_ms"] == 17).all()
+    waits = rows.spans[rows.spans["kind"] == "head_of_line"]
+    heads = {f"bucket {n} of rank {rank} waits its turn" for n in (1, 2) for rank in (0, 1)}
+    assert set(waits["head"]) == heads
+    assert set(waits["right"]) == {57.0, 58.0} and waits["derived"].all()
 
 
 def test_other_collectives_and_the_rebuild_are_marks_on_a_lane_of_their_own() -> None:
@@ -89,7 +122,47 @@ def test_other_collectives_and_the_rebuild_are_marks_on_a_lane_of_their_own() ->
 
 def test_exposed_communication_is_labelled_with_its_length() -> None:
     rows = rows_of(sample_recording(), 2)
-    assert list(rows.labels["text"]) == ["exposed communication 22 ms", "exposed 1.5 ms"]
+    assert list(rows.labels["text"]) == [
+        "exposed communication 22 ms of 24 ms",
+        "exposed 2.0 ms of 3.5 ms",
+        "exposed 2.0 ms",
+        "exposed 1.5 ms",
+    ]
+
+
+def test_exposed_boxes_are_as_long_as_the_table_of_steps_says() -> None:
+    recording = sample_recording()
+    steps = analysis.steps(recording).set_index(["step", "rank"])["exposed_communication_ms"]
+    for step in (0, 1, 2):
+        boxes = rows_of(recording, step).exposed
+        lengths = (boxes["right"] - boxes["left"]).groupby(boxes["rank"]).sum()
+        assert lengths.to_dict() == pytest.approx(steps[step].to_dict())
+    heads = rows_of(recording, 1).exposed["detail"]
+    assert heads.str.contains("buckets are rebuilt: it waits for rank 0's order").sum() == 2
+
+
+def test_forward_and_backward_have_holes_where_a_rank_waits() -> None:
+    """Nothing is drawn as computing where the rank is said to wait."""
+    rows = rows_of(sample_recording(), 1)
+    for rank in (0, 1):
+        computing = rows.spans[rows.spans["kind"].isin(["forward", "backward"])]
+        computing = computing[computing["rank"] == rank]
+        for box in rows.exposed[rows.exposed["rank"] == rank].itertuples():
+            assert not ((computing["left"] < box.right) & (computing["right"] > box.left)).any()
+
+
+def test_an_end_that_was_recorded_late_is_cut_and_hatched() -> None:
+    """The callback of a future needs the GIL: here bucket 2's comes after finalize has ended."""
+    recording = Recording()
+    for batch in batches_of(sample_recording()):
+        late = (batch.records["step"] == 2) & (batch.records["cause"] == Cause.BUCKET)
+        late &= (batch.records["index"] == 2) & (batch.records["kind"] == Kind.COLLECTIVE_DONE)
+        batch.records["end_ns"][late] += 20 * MS
+        recording.append(Batch(batch.rank, 0, batch.records, batch.notes))
+    spans = rows_of(recording, 2).spans
+    transfers = spans[(spans["kind"] == "transfer") & spans["derived"]]
+    assert len(transfers) == 2 and (transfers["right"] == 79.0).all()  # finalize ended then
+    assert transfers["detail"].str.contains("at most so long").all()
 
 
 def test_lanes_do_not_overlap_and_labels_have_room() -> None:
@@ -164,8 +237,15 @@ def test_unknown_step_is_one_sentence() -> None:
     assert read_run(recording).steps == [0, 1, 2]
     with pytest.raises(ValueError, match="found no step 9 in the recording, expected 0 to 2"):
         read_run(recording).source(9)
-    with pytest.raises(ValueError, match="no step 0 in the recording, expected a recorded step"):
+    with pytest.raises(ValueError, match="no step 0 in the recording: it has none yet"):
         read_run(Recording()).source(0)
+    construct(recording, -20, -10)
+    told = "expected 0 to 2, or -1 for the construction of DDP modules"
+    with pytest.raises(ValueError, match=told):
+        read_run(recording).source(9)
+    construct(recording, -40, -30, module=1)
+    with pytest.raises(ValueError, match="or -1 to -2 for constructions of DDP modules"):
+        read_run(recording).source(-3)
 
 
 def test_row_tables_keep_their_columns_when_empty() -> None:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from ddpviz import Session
     from ddpviz.cli import report
-    from ddpviz.engines import SessionError
+    from ddpviz.engines import RankFailed, SessionError
     from ddpviz.export.page import write_page
 
     directory = _new_folder(options.out)
@@ -44,17 +44,35 @@ def run(options: argparse.Namespace) -> None:
         with Session(engines=options.engines, directory=directory) as session:
             session.load("convnet", bucket_cap_mb=_BUCKET_CAP_MB)
             session.run(steps=options.steps)
-    except SessionError as error:
-        raise CommandError(f"{error}\n{_left(directory)}") from None
+    except RankFailed as error:
+        # Its traceback is in the recording; here is no session to restart.
+        raise CommandError(f"{error.summary}. {_left(directory)}") from None
+    except BrokenPipeError:
+        raise
+    except (SessionError, OSError) as error:
+        raise CommandError(f"{_first_line(error)}. {_left(directory)}") from None
     except KeyboardInterrupt:
         print(_left(directory), file=sys.stderr)
         raise
-    page = write_page(session.recording, directory / "timeline.html")
+    page = directory / "timeline.html"
+    try:
+        write_page(session.recording, page)
+    except (OSError, ValueError) as error:
+        raise CommandError(
+            f"cannot write {page}: {_first_line(error)}. The recording is in {directory}: "
+            f"ddpviz show {directory} --html PAGE writes a page elsewhere"
+        ) from None
     report.write(session.recording, directory, page, as_json=options.json)
 
 
 def _left(directory: Path) -> str:
     return f"What was recorded until then is in {directory}"
+
+
+def _first_line(error: Exception) -> str:
+    """Below it an error may have more, as what an engine said last."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return (reason or str(error) or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _new_folder(out: Path | None) -> Path:
