@@ -19,8 +19,10 @@ from ddpviz.views.text import count, duration, size
 MOST_GLYPHS = 5_000
 #: Width that ticks are merged for.
 _WIDTH_PX = 1_100
-#: An exposed box wider than this share of the axis has room for its label; one that is narrower
-#: than the second share has none.
+#: An exposed box wider than the first share of the axis has room for its label, also where the
+#: figure stands in half a laptop's width; one narrower than the third has none. The second is what
+#: a label takes.
+_INSIDE_SHARE = 0.4
 _LABEL_SHARE = 0.2
 _LEAST_SHARE = 0.01
 
@@ -143,23 +145,26 @@ def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> li
         of_all = ""
         if length == max(totals[rank]) and len(totals[rank]) > 1:
             of_all = f" of {duration(sum(totals[rank]))}"
-        wide = length >= _LABEL_SHARE * end_ms
-        middle = (row["left"] + row["right"]) / 2
-        reach = _LABEL_SHARE / 2 * end_ms
-        left, right = (
-            (middle - reach, middle + reach) if wide else (row["right"] - reach, row["right"])
-        )
+        wide = length >= _INSIDE_SHARE * end_ms
+        reach = _LABEL_SHARE * end_ms
+        if wide:
+            x, align = (row["left"] + row["right"]) / 2, "center"
+            left, right = x - reach / 2, x + reach / 2
+        elif row["right"] < reach:  # to the left of it there is no room
+            x, align = row["left"], "left"
+            left, right = x, x + reach
+        else:
+            x, align = row["right"], "right"
+            left, right = x - reach, x
         if any(r == rank and left < b and right > a for r, a, b in taken):
             continue
         taken.append((rank, left, right))
         rows.append(
             {
-                "x": middle if wide else row["right"],
+                "x": x,
                 "y": (row["top"] + row["bottom"]) / 2 if wide else row["top"] - 1,
-                "text": f"exposed communication {duration(length)}{of_all}"
-                if wide
-                else f"exposed {duration(length)}{of_all}",
-                "align": "center" if wide else "right",
+                "text": f"exposed {duration(length)}{of_all}",
+                "align": align,
                 "baseline": "middle" if wide else "bottom",
             }
         )
