@@ -1,27 +1,25 @@
 """The ipyparallel side: start or take a cluster, restart it, end its processes.
 
-What reaches into ipyparallel beyond its documented calls stands here (processes of local
-launchers) and in ``tasks.py`` (message callbacks). Checked on ipyparallel 9.2.
+What reaches into ipyparallel beyond its documented calls stands in ``launched.py`` (processes of
+local launchers) and in ``wire.py`` (messages).
 """
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ipyparallel
-import psutil
 
-from ddpviz.engines import guard
+from ddpviz.engines import guard, launched, wire
 from ddpviz.engines.errors import SessionError
 from ddpviz.engines.progress import Progress
 from ddpviz.engines.ranks import EngineInfo, this_host
@@ -46,9 +44,10 @@ class Engines:
     launchers: dict[int, Any] = dataclasses.field(default_factory=dict)
 
 
-def connect(count: int, cluster: Any) -> Engines:
+def connect(count: int, cluster: Any, give_up: Callable[[], str] = str) -> Engines:
     """``cluster``: None to start a local one, an ipyparallel Client or Cluster, or a profile's
-    name. A cluster that does not run is started, and ends with the session.
+    name. A cluster that does not run is started, and ends with the session. ``give_up``: asked
+    while engines start; a reason ends that.
 
     Raises SessionError where engines are too few or do not come.
     """
@@ -66,22 +65,23 @@ def connect(count: int, cluster: Any) -> Engines:
             f"found cluster of type {type(cluster).__name__}, expected an ipyparallel Cluster, "
             "a Client or a profile's name"
         )
-    if cluster.controller is not None:
-        return _take(Engines(cluster.connect_client_sync(), cluster, False, []), count)
-    engines = Engines(None, cluster, True, [], profile=profile)
+    engines = Engines(None, cluster, cluster.controller is None, [], profile=profile)
     try:
+        if not engines.owned:
+            engines.client = _client(cluster)
+            return _take(engines, count)
         with Progress("starting engines", count) as progress:
             cluster.start_cluster_sync(n=count)
-            _note_launchers(engines)
-            engines.client = cluster.connect_client_sync()
-            engines.ids = _wait(engines, count, set(), progress)
+            engines.launchers = launched.launchers(cluster)
+            engines.client = _client(cluster)
+            engines.ids = _wait(engines, count, set(), progress, give_up)
     except BaseException:
         close(engines)
         raise
     return engines
 
 
-def restart(engines: Engines, count: int, lost: set[int]) -> None:
+def restart(engines: Engines, count: int, lost: set[int], give_up: Callable[[], str] = str) -> None:
     """End all engines of the cluster and start as many anew.
 
     With only a client to a cluster somebody else runs, takes engines that are still there;
@@ -92,35 +92,38 @@ def restart(engines: Engines, count: int, lost: set[int]) -> None:
         return
     old = set(engines.client.ids)
     with Progress("restarting engines", count) as progress:
-        for launcher in engines.launchers.values():
-            _kill_launched(launcher)  # a rank that hangs would let its 5 s after SIGTERM pass
+        kill(engines)  # a rank that hangs would let its 5 s after SIGTERM pass
         engines.cluster.restart_engines_sync()
-        _note_launchers(engines)
-        engines.ids = _wait(engines, count, old, progress)
+        engines.launchers = launched.launchers(engines.cluster)
+        engines.ids = _wait(engines, count, old, progress, give_up)
 
 
 def close(engines: Engines) -> None:
-    """Disconnect; end the cluster if it is ours. Engines need not answer."""
-    if engines.client is not None and engines.connected:
-        engines.client.close()
-    if not engines.owned:
-        return
-    for launcher in engines.launchers.values():
-        _kill_launched(launcher)
-    if engines.cluster is not None:
-        engines.cluster.stop_cluster_sync()
-    if engines.profile is not None:
-        shutil.rmtree(engines.profile, ignore_errors=True)
+    """End the cluster if it is ours; disconnect. Engines need not answer."""
+    try:
+        if engines.owned:
+            kill(engines)
+        if engines.client is not None and engines.connected:
+            engines.client.close()
+    finally:
+        if engines.owned:
+            engines.cluster.stop_cluster_sync()
+        if engines.profile is not None:
+            shutil.rmtree(engines.profile, ignore_errors=True)
 
 
-def extend_paths(engines: Engines) -> None:
-    """Let engines import what this process can, as far as the folders exist on their machine."""
+def kill(engines: Engines) -> None:
+    """End the engines' processes at once, as far as they were started from here."""
+    launched.kill(engines.launchers)
+
+
+def importing() -> str:
+    """Code that lets an engine import what this process can, as far as the folders exist there."""
     paths = [os.path.abspath(path) for path in [str(Path(__file__).parents[2]), *sys.path]]
-    code = (
+    return (
         "import os, sys\n"
         f"sys.path += [p for p in {paths!r} if os.path.exists(p) and p not in sys.path]"
     )
-    engines.client[engines.ids].execute(code, block=True)
 
 
 def signal_engine(engines: Engines, engine: int, info: EngineInfo, number: int) -> None:
@@ -131,9 +134,8 @@ def signal_engine(engines: Engines, engine: int, info: EngineInfo, number: int) 
                 os.kill(info.pid, number)
             except ProcessLookupError:
                 pass
-    elif engine in engines.client.ids:
-        # ipyparallel's nanny process passes it on, on the engine's own machine.
-        engines.client.send_signal(number, targets=engine, block=False)
+    else:
+        wire.signal(engines.client, engine, number)
 
 
 def dead(engines: Engines, engine: int, info: EngineInfo) -> bool:
@@ -145,20 +147,8 @@ def dead(engines: Engines, engine: int, info: EngineInfo) -> bool:
 
 def ending(engines: Engines, info: EngineInfo) -> str:
     """How an engine's process ended, in words."""
-    launcher = engines.launchers.get(info.pid)
-    code = None
-    if launcher is not None:
-        # The launcher's thread reaps the process; only after that does wait() know the code.
-        try:
-            asyncio.run(launcher.join(2))
-            code = launcher.process.wait(0)
-        except (TimeoutError, psutil.TimeoutExpired):
-            pass
-    if code is None:
-        return "its process ended"
-    if code < 0:
-        return f"its process was killed by {signal.Signals(-code).name}"
-    return f"its process exited with status {code}"
+    here = info.host == this_host()
+    return launched.ending(engines.launchers.get(info.pid) if here else None)
 
 
 def _local_cluster() -> tuple[Any, Path]:
@@ -199,6 +189,16 @@ def _of_profile(name: str) -> Any:
         return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
 
 
+def _client(cluster: Any) -> Any:
+    try:
+        return cluster.connect_client_sync()
+    except (OSError, RuntimeError) as error:  # a TimeoutError is an OSError
+        raise SessionError(
+            f"found no answer from the cluster's controller ({error}), expected one that runs: "
+            "start the cluster, or leave cluster out to get a local one"
+        ) from None
+
+
 def _take(engines: Engines, count: int, lost: set[int] | None = None) -> Engines:
     ids = sorted(set(engines.client.ids) - (lost or set()))
     if len(ids) < count:
@@ -210,7 +210,9 @@ def _take(engines: Engines, count: int, lost: set[int] | None = None) -> Engines
     return engines
 
 
-def _wait(engines: Engines, count: int, old: set[int], progress: Progress) -> list[int]:
+def _wait(
+    engines: Engines, count: int, old: set[int], progress: Progress, give_up: Callable[[], str]
+) -> list[int]:
     """The ids of ``count`` engines that are not ``old``."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
@@ -218,30 +220,16 @@ def _wait(engines: Engines, count: int, old: set[int], progress: Progress) -> li
         progress.update(min(len(new), count))
         if len(new) >= count:
             return new[:count]
-        ended = [one for one in engines.launchers.values() if not one.process.is_running()]
+        why = give_up()
+        if why:
+            raise SessionError(f"found {len(new)} engines, expected {count}, but {why}")
+        ended = launched.ended_output(engines.launchers)
         if ended or time.monotonic() > deadline:
-            output = "".join(one.get_output()[-2000:] for one in ended)
             found = f"{len(ended)} ended at once" if ended else f"{len(new)} came"
+            said = "\n".join(ended).strip()
+            last = f": {said.splitlines()[-1]}" if said else ""
             raise SessionError(
-                f"expected {count} engines within {_START_SECONDS} s, found that {found}; "
-                f"their last words:\n{output}"
+                f"expected {count} engines within {_START_SECONDS} s, found that {found}{last}"
+                + (f"\nTheir last words:\n{said}" if said else "")
             )
         time.sleep(0.05)
-
-
-def _note_launchers(engines: Engines) -> None:
-    """Processes of local engines, by pid: for their exit codes, and to end them for sure."""
-    engines.launchers = {
-        launcher.pid: launcher
-        for engine_set in engines.cluster.engines.values()
-        for launcher in getattr(engine_set, "launchers", {}).values()
-        if getattr(launcher, "process", None) is not None
-    }
-
-
-def _kill_launched(launcher: Any) -> None:
-    """An engine and its nanny process, which would otherwise stay for seconds."""
-    if launcher.process.is_running():
-        family = [launcher.process, *launcher.process.children(recursive=True)]
-        for process in family:
-            process.kill()

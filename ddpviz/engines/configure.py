@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ddpviz.engines.errors import ConfigurationError
+from ddpviz.engines.settings import OWN
 
 #: Arguments of DDP that the session itself decides, and why.
 _OURS = {
@@ -18,13 +19,13 @@ _OURS = {
     "device_mesh": "the session makes the group",
 }
 #: Both names of one flag: torch >= 2.13 calls it ``forward_sync_buffers``.
-_BUFFER_FLAGS = ("forward_sync_buffers", "broadcast_buffers")
+BUFFER_FLAGS = ("forward_sync_buffers", "broadcast_buffers")
 
 
 def knobs(ddp_arguments: Collection[str]) -> tuple[str, ...]:
     """What ``configure`` takes: DDP's arguments less those of the session, both flag names."""
     names = [name for name in ddp_arguments if name not in _OURS and name != "self"]
-    return tuple(dict.fromkeys([*names, *_BUFFER_FLAGS]))
+    return tuple(dict.fromkeys([*names, *BUFFER_FLAGS]))
 
 
 def split(
@@ -39,13 +40,13 @@ def split(
     own = None if options is None else tuple(options)
     ddp: dict[str, Any] = {}
     workload: dict[str, Any] = {}
-    if all(name in values for name in _BUFFER_FLAGS):
+    if all(name in values for name in BUFFER_FLAGS):
         raise ConfigurationError(
             "found both forward_sync_buffers and broadcast_buffers, which are one flag: give one"
         )
     for name, value in values.items():
-        if name in _BUFFER_FLAGS:
-            ddp[_buffer_flag(ddp_arguments)] = value
+        if name in BUFFER_FLAGS:
+            ddp[buffer_flag(ddp_arguments)] = value
         elif name in known:
             ddp[name] = value
         elif own is None or name in own:
@@ -53,12 +54,13 @@ def split(
         elif name in _OURS:
             raise ConfigurationError(f"{name} cannot be set here: {_OURS[name]}")
         else:
-            raise ConfigurationError(_unknown(name, [*known, *own]))
+            raise ConfigurationError(_unknown(name, [*known, *OWN, *own]))
     return ddp, workload
 
 
-def _buffer_flag(ddp_arguments: Collection[str]) -> str:
-    return next(name for name in _BUFFER_FLAGS if name in ddp_arguments)
+def buffer_flag(ddp_arguments: Collection[str]) -> str:
+    """The name that this torch has for it."""
+    return next(name for name in BUFFER_FLAGS if name in ddp_arguments)
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -9,6 +9,27 @@ from concurrent.futures import Future
 from typing import Any
 
 
+class GiveUp:
+    """Whether what the driver waits for is to be waited for no longer; it asks now and then.
+
+    ``why``: set from any thread, "" to wait.
+    """
+
+    def __init__(self) -> None:
+        self.why = ""
+
+    def __call__(self) -> str:
+        return self.why
+
+    def until_done(self, future: Future[Any], why: str) -> None:
+        """As long as this one is not done."""
+        self.why = why
+        future.add_done_callback(self._wait_again)
+
+    def _wait_again(self, _: Future[Any]) -> None:
+        self.why = ""
+
+
 class Driver:
     """First in, first out: what is submitted while steps run in chunks comes between two chunks.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
+import time
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ddpviz.engines.errors import RankFailed
 from ddpviz.engines.tasks import Outcome
-from ddpviz.events import NO_GROUP, NO_MODULE, RECORD, Batch, Cause, Failure, Kind
+from ddpviz.events import Cause, Kind, Process
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -25,17 +26,39 @@ _PEER_GONE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """Where the failure was: the recording, since when (ns) its ranks' processes are at it, and
-    the recording's number of the workload's step 0."""
+    """Where the failure was.
+
+    ``lives``: how often each rank had begun in the recording before its present process.
+    ``base``: the recording's number of the workload's step 0. ``one_clock``: whether all ranks
+    are on this machine, so that their times and ours can be compared. ``behind``: ranks whose
+    last records could not be had. ``stepping``: whether steps were asked for, or something between
+    them.
+    """
 
     recording: Recording
-    since_ns: int
+    lives: Mapping[int, int]
     base: int
+    one_clock: bool
+    behind: Collection[int] = ()
+    stepping: bool = True
 
     def records(self, kinds: int | None, rank: int) -> np.ndarray:
         """Of this life of the rank only: an earlier one's collectives stay open for ever."""
+        begun = [note.started_ns for note in self.recording.notes(Process, rank)]
         found = self.recording.records(kinds=kinds, ranks=rank)
-        return found[found["begin_ns"] >= self.since_ns]
+        if len(begun) <= self.lives.get(rank, 0):
+            return found[:0]
+        # Both by the rank's own clock, which need not be ours.
+        return found[found["begin_ns"] >= max(begun)]
+
+    def now_ns(self, rank: int) -> int:
+        """A time for what ends the rank's records, by its own clock."""
+        if self.one_clock:
+            return time.time_ns()
+        found = self.records(None, rank)
+        if not len(found):
+            return time.time_ns()  # nothing that it could be out of order with
+        return int(max(found["begin_ns"].max(), found["end_ns"].max()))
 
 
 def first(outcomes: dict[int, Outcome], scene: Scene) -> int:
@@ -51,9 +74,11 @@ def first(outcomes: dict[int, Outcome], scene: Scene) -> int:
         problem = outcome.report.problem if outcome.report is not None else None
         if outcome.hung:
             return 2, len(scene.records(Kind.COLLECTIVE_LAUNCHED, rank)), rank
-        if problem is not None:
-            return int(_PEER_GONE.search(problem.message) is not None), problem.time_ns, rank
-        return 0, outcome.time_ns, rank
+        if problem is None:
+            return 0, outcome.time_ns, rank
+        # Clocks of several machines differ by more than ranks do: there, when it was heard.
+        time_ns = problem.time_ns if scene.one_clock else outcome.time_ns
+        return int(_PEER_GONE.search(problem.message) is not None), time_ns, rank
 
     return min(bad, key=order)
 
@@ -61,19 +86,26 @@ def first(outcomes: dict[int, Outcome], scene: Scene) -> int:
 def last_words(scene: Scene, rank: int) -> tuple[int, str]:
     """(step, collective) that a rank was in by its records; (-1, "") where there are none.
 
-    For a rank that cannot say so any more: its earliest collective launched and not done.
+    For a rank that cannot say so any more: its earliest collective launched and not done. Of one
+    that is ``behind`` it is the earliest step possible, and no collective is known.
     """
     every = scene.records(None, rank)
     if not len(every):
         return -1, ""
-    step = int(every["step"].max())
-    # A STEP record is written at the step's end: the rank was past it, in the next.
-    step += int(step in every["step"][every["kind"] == Kind.STEP])
+    steps = every[every["kind"] == Kind.STEP]
+    step = -1
+    if scene.stepping:
+        step = int(every["step"].max())
+        # A STEP record is written at the step's end: the rank was past it, in the next.
+        step += int(step in steps["step"])
+    if rank in scene.behind:
+        return step, ""  # what is open here may have been done
     done = every[every["kind"] == Kind.COLLECTIVE_DONE]
     ended = {(row["group"], row["sequence"]) for row in done}
-    # Of an ended step only the note of its completion can be late, not the collective.
     launched = every[(every["kind"] == Kind.COLLECTIVE_LAUNCHED) & (every["step"] == step)]
-    for row in launched:
+    # Of an ended step only the note of its completion can be late, not the collective.
+    since = int(steps["end_ns"].max()) if len(steps) else 0
+    for row in launched[launched["begin_ns"] >= since]:
         if (row["group"], row["sequence"]) not in ended:
             name = scene.recording.label(rank, row["label"]).split(" ")[0]
             inside = f"bucket {row['index']}"
@@ -83,44 +115,30 @@ def last_words(scene: Scene, rank: int) -> tuple[int, str]:
     return step, ""
 
 
-def salvage(directory: Path, rank: int, failure: Failure | None) -> None:
-    """Make a dead rank's files whole: what its ring holds goes to its records, and the failure.
-
-    ``failure``: its step as the rank itself counts.
-    """
-    from ddpviz.recording import RankWriter
-    from ddpviz.recording.attachments import UNNUMBERED
-    from ddpviz.recording.reading import whole_part
-
-    writer = RankWriter(directory, rank)  # takes the ring in
-    if failure is not None:
-        failed = np.zeros(1, RECORD)
-        failed["begin_ns"] = failed["end_ns"] = failure.time_ns
-        failed["step"], failed["rank"], failed["kind"] = failure.step, rank, Kind.FAILED
-        failed["iteration"] = failed["index"] = failed["sequence"] = -1
-        failed["module"], failed["group"] = NO_MODULE, NO_GROUP
-        last = max(0, whole_part(directory, rank).attachments - 1)
-        writer.write(Batch(rank, UNNUMBERED, failed, (failure,)), last)
-    writer.close()
-
-
 def error(outcomes: dict[int, Outcome], scene: Scene, advice: str, why_hung: str) -> RankFailed:
     """The one error for outcomes of which at least one went wrong.
 
-    ``why_hung``: said of a rank that was killed because it did not come back.
+    ``why_hung``: why a rank that did not come back was not waited for any longer.
     """
     rank = first(outcomes, scene)
     outcome = outcomes[rank]
-    step, doing = last_words(scene, rank)
     problem = outcome.report.problem if outcome.report is not None else None
     if problem is not None:
         step = scene.base + problem.step if problem.step >= 0 else -1
         doing = problem.doing.split(", step")[0]
-        reason, trace = problem.message, problem.text()
+        reason, trace = problem.message, problem.text() if problem.frames else ""
+    elif outcome.idle:
+        step, doing = -1, ""
+        reason, trace = f"{outcome.ended} while nothing was asked of it", outcome.stack
     else:
-        reason, trace = why_hung if outcome.hung else outcome.ended, outcome.stack
+        step, doing = last_words(scene, rank)
+        reason, trace = outcome.ended, outcome.stack
+        if outcome.hung:
+            reason = f"{why_hung or 'it did not come back'}, so it {outcome.ended}"
     others = {other: _state(one, scene, other) for other, one in outcomes.items() if other != rank}
-    return RankFailed(rank, step, doing, reason, trace, others, advice)
+    late = problem is None and rank in scene.behind
+    own = step - scene.base if step >= 0 else -1
+    return RankFailed(rank, step, doing, reason, trace, others, advice, late, own)
 
 
 def _state(outcome: Outcome, scene: Scene, rank: int) -> str:
@@ -129,6 +147,10 @@ def _state(outcome: Outcome, scene: Scene, rank: int) -> str:
     problem = outcome.report.problem if outcome.report is not None else None
     if problem is not None:
         return problem.message.splitlines()[0]
+    if outcome.idle:
+        return outcome.ended
     _, doing = last_words(scene, rank)
     inside = f" in {doing}" if doing else ""
-    return f"did not come back{inside} and was stopped" if outcome.hung else outcome.ended + inside
+    return (
+        f"did not come back{inside} and {outcome.ended}" if outcome.hung else outcome.ended + inside
+    )

@@ -37,14 +37,13 @@ class Feed:
             early = self._early.get(rank, {})
             return [n for n in range(self._next.get(rank, 0), sent) if n not in early]
 
-    def release(self, rank: int) -> int:
-        """Hand on what waits behind a gap; returns the next sequence number."""
+    def release(self, rank: int) -> None:
+        """Hand on what waits behind a gap."""
         with self._lock:
             early = self._early.get(rank, {})
             while early:
                 self._next[rank] = min(early)
                 self._hand_on(rank)
-            return self._next.get(rank, 0)
 
     def _hand_on(self, rank: int) -> None:
         early = self._early.get(rank, {})

@@ -12,10 +12,9 @@ class Progress:
     Where stderr is a file, a line is written only when something is done, at most one a second.
     """
 
-    def __init__(self, what: str, total: int, unit: str = ""):
+    def __init__(self, what: str, total: int):
         self._what = what
         self._total = total
-        self._unit = f" {unit}" if unit else ""
         self._begin = time.monotonic()
         self._rewrites = sys.stderr.isatty() or _in_notebook()
         self._shown: tuple[int, str] | None = None
@@ -40,7 +39,7 @@ class Progress:
             return
         self._shown, self._shown_at = (done, note), now
         seconds = now - self._begin
-        text = f"ddpviz: {self._what} {done} of {self._total}{self._unit}, {seconds:.1f} s"
+        text = f"ddpviz: {self._what} {done} of {self._total}, {seconds:.1f} s"
         text += f", {note}" if note else ""
         if self._rewrites:
             text, self._width = f"\r{text.ljust(self._width)}", len(text)

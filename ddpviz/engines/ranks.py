@@ -20,24 +20,22 @@ from ddpviz.engines.errors import SessionError
 class EngineInfo:
     """What an engine found about itself. ``ticks``: its start, see ``guard.start_ticks``.
 
-    ``host`` names one machine's process table. ``gpus``: what CUDA_VISIBLE_DEVICES would take
-    for each GPU it sees. ``ddp_arguments``: of its torch's ``DistributedDataParallel``.
+    ``host``: see :func:`this_host`. ``gpus``: what CUDA_VISIBLE_DEVICES would take for each GPU
+    it sees. ``ddp_arguments``: of its torch's ``DistributedDataParallel``.
     """
 
     pid: int
     ticks: int
     host: str
-    hostname: str
     cores: int
     gpus: tuple[str, ...]
     nccl: bool
-    torch: str
     ddp_arguments: tuple[str, ...]
 
 
 def nobody() -> EngineInfo:
     """Of an engine that has not been asked yet."""
-    return EngineInfo(0, 0, "", "", 1, (), False, "", ())
+    return EngineInfo(0, 0, "", 1, (), False, ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +56,9 @@ class Placement:
 class Problem:
     """An exception on a rank: when (ns since the epoch), where, what.
 
-    ``frames``: (file, line number, function, source line), the call that raised last.
+    ``step``: as the workload counts, from 0 at each load. ``frames``: (file, line number,
+    function, source line), the call that raised last; none where no code of the user's did.
+    ``refused``: it is a ConfigurationError, and nothing is broken.
     """
 
     time_ns: int
@@ -66,9 +66,12 @@ class Problem:
     doing: str
     message: str
     frames: tuple[tuple[str, int, str, str], ...] = ()
+    refused: bool = False
 
     def text(self) -> str:
         """The traceback. A notebook cell's lines, which no engine has, are looked up here."""
+        if not self.frames:
+            return self.message
         summary = traceback.StackSummary.from_list(
             [traceback.FrameSummary(file, number, name, line=line or None)
              for file, number, name, line in self.frames]

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import atexit
-import concurrent.futures
-import tempfile
+import itertools
+import os
+import time
 import weakref
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddpviz.engines import checks, lifetime, prediction, registry, shipping, status
 from ddpviz.engines import cluster as clusters
-from ddpviz.engines import shipping
 from ddpviz.engines.crew import Crew
-from ddpviz.engines.driver import Driver
-from ddpviz.engines.errors import RankFailed, SessionError
-from ddpviz.engines.loaded import Loaded
-from ddpviz.engines.progress import Progress, say
+from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
+from ddpviz.engines.execution import Execution, Output
+from ddpviz.engines.knobs import Knob, all_knobs
+from ddpviz.engines.loaded import Loaded, facts
+from ddpviz.engines.prediction import Prediction
+from ddpviz.engines.progress import Progress
+from ddpviz.engines.settings import Settings
+from ddpviz.engines.status import SessionStatus
+from ddpviz.engines.work import Work, tell
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
-#: How long a step may take to end after it was asked to, before its engines are killed.
-_STOP_SECONDS = 5.0
+_numbers = itertools.count(1)
 
 #: A user's workload: (rank, world_size, device, **options) -> (model, batch, loss).
 Workload = Callable[..., tuple[Any, Callable[[int], Any], Callable[[Any, Any], Any]]]
@@ -38,7 +42,8 @@ class Session:
     same parameters after the same steps. ``directory``: where ranks write their records (new, or
     empty of recordings); None takes a new temporary one. ``level``: of the recorder.
 
-    Raises SessionError where engines do not start or the backend cannot work.
+    Any thread may call its methods. Raises SessionError where engines do not start or the backend
+    cannot work.
     """
 
     def __init__(
@@ -52,31 +57,39 @@ class Session:
     ):
         from ddpviz.recording import Recording
 
-        self.directory = _new_directory(directory)
+        #: Unique on this machine as long as this process lives.
+        self.id = f"s{next(_numbers)}-{os.getpid()}"
+        self.directory = lifetime.new_directory(directory)
         #: What all ranks recorded, filled while they run; later lives of a rank continue it.
         self.recording: Recording = Recording()
         self._count = engines
-        self._crew: Crew | None = None
         self._loaded: Loaded | None = None
-        self._stopping = False
-        self._background: Future[None] | None = None
-        self._driver = Driver()
+        self._cells = itertools.count(1)
+        self._started = time.time()
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        work = self._work = Work()
 
         def connect() -> None:
-            found = clusters.connect(engines, cluster)
-            self._finalizer = weakref.finalize(self, _end, found, self._driver)
-            self._crew = Crew(found, backend, seed, self.directory, level, self.recording)
-            self._crew.form()
+            found = clusters.connect(engines, cluster, work.give_up)
+            self._finalizer = weakref.finalize(self, lifetime.end, found, work.driver, self.id)
+            work.crew = Crew(
+                found, backend, seed, self.directory, level, self.recording, work.give_up
+            )
+            work.crew.watched = work.listeners.any
+            work.crew.form()
+            lifetime.register(self.id, work.crew, self._started)
 
         try:
-            self._do(connect)
+            with work.during("starting"):
+                work.do(connect)
         except BaseException:
             self.close()
             raise
         # Not left to the finalizer: at exit it may run when threads are frozen already.
-        atexit.register(_close_at_exit, weakref.ref(self))
+        atexit.register(lifetime.close_at_exit, weakref.ref(self))
+        lifetime.announce(self)
 
-    # --- what a user does ------------------------------------------------------------------------
+    # --- training --------------------------------------------------------------------------------
 
     def load(self, workload: str | Workload, **configuration: Any) -> Session:
         """Take a workload: a built-in's name, or a function of yours.
@@ -85,120 +98,278 @@ class Session:
         and returns (model, batch, loss): a ``torch.nn.Module``; ``batch(step)``, which gives a
         tensor for the model or a tuple whose first item is the model's input (a tuple of several
         inputs is unpacked); and ``loss(output, batch)``, a scalar tensor. It is shipped by value,
-        so one defined in a notebook works. SGD (lr 0.01, momentum 0.9) takes the steps.
+        so one defined in a notebook works. SGD (lr 0.01, momentum 0.9) takes the steps. Steps
+        count from 0 for ``batch``; the recording's go on counting over all loads and restarts.
 
-        ``configuration``: DDP's own arguments by name (those that take parameters take their
-        names), and the workload's options. Raises ConfigurationError for unknown names,
-        RankFailed where a rank cannot build it; where none can, the session stays usable.
+        ``configuration``: whatever :meth:`configure` takes. Raises ConfigurationError for a name
+        that is not known or a value that cannot work: found before anything is built, what was
+        loaded stays; where DDP itself or a built-in refuses, nothing is loaded. Raises RankFailed
+        where the function raises; where it does on every rank, the session stays usable.
         """
-        self._idle("load", loaded=False)
-        packed = shipping.workload(workload)
-
-        def build() -> None:
-            self._loaded = None
-            self._loaded = Loaded.build(self._ranks, packed, configuration)
-
-        self._do(build)
+        self._work.idle("load")
+        settings = Settings(shipping.workload(workload), shipping.name(workload))
+        self._load(settings, configuration)
         return self
 
-    def run(self, steps: int) -> Session:
-        """Train so many steps, and wait. Ctrl-C ends it after the step that runs.
+    def _load(self, settings: Settings, configuration: dict[str, Any]) -> None:
+        def build() -> None:
+            loaded = Loaded.prepare(self._crew, settings, configuration)
+            self._loaded = None
+            loaded.rebuild()
+            self._loaded = loaded
 
-        Raises RankFailed where a rank fails; also where Ctrl-C finds a rank that does not end
-        its step within 5 s (a second Ctrl-C does not wait).
+        with self._work.during("loading", f"{settings.name} is built on all ranks"):
+            self._work.do(build, "load")
+
+    def run(self, steps: int) -> Session:
+        """Train so many steps, and wait. Ctrl-C ends it after the step that runs, as does
+        :meth:`stop` from another thread after the chunk that runs.
+
+        Raises ConfigurationError unless ``steps`` is a whole number from 1 on. Raises RankFailed
+        where a rank fails; also where Ctrl-C finds a rank that does not end its step within 5 s
+        (a second Ctrl-C does not wait).
         """
-        loaded = self._idle("run")
-        with Progress("training, step", steps) as progress:
-            done, loss = 0, ""
-            while done < steps:
+        steps, work = checks.steps(steps), self._work
+        work.idle("run")
+        loaded = self._need("run")
+        training = work.begin_training("run")
+        try:
+            with Progress("training, step", steps) as progress:
+                done, loss = 0, ""
+                while done < steps and not work.stopping:
+                    progress.update(done, loss)
+                    time.sleep(min(loaded.early_s(), 0.1))
+                    if loaded.early_s():
+                        continue
+                    now = min(loaded.chunk, steps - done)
+                    loss = f"loss {work.do(lambda now=now: loaded.advance(now)):.4g}"  # type: ignore
+                    done += now
                 progress.update(done, loss)
-                now = min(loaded.chunk, steps - done)
-                loss = f"loss {self._do(lambda now=now: loaded.advance(now)):.4g}"  # type: ignore
-                done += now
-            progress.update(done, loss)
+        finally:
+            work.end_training(training)
         return self
 
     def start(self) -> Session:
         """Train in the background until :meth:`stop`; returns at once."""
-        loaded = self._idle("start")
-        self._stopping = False
-        background = self._background = Future()
-        self._driver.submit(lambda: self._go_on(loaded, background))
+        work = self._work
+        work.idle("start")
+        loaded = self._need("start")
+        training = work.begin_training("start")
+        work.driver.submit(lambda: work.go_on(loaded, training, self))
         return self
 
     def stop(self) -> Session:
-        """End background training after the step that runs. Fine where none is.
+        """End training after the step that runs, and cells that run on ranks. Fine where there is
+        nothing to end.
 
         Raises RankFailed where a rank failed since, or hangs: its engines are then killed.
         """
-        background, self._background = self._background, None
-        if background is None:
-            self._check()
-            return self
-        self._stopping = True
-        self._wait(background, "it did not end its step")
-        background.result()
+        work = self._work
+        work.end_what_runs()
+        error, work.error = work.error, None
+        if error is not None:
+            raise error
+        work.check()
         return self
-
-    def configure(self, **configuration: Any) -> str:
-        """Turn knobs: every argument of this torch's DistributedDataParallel, on all ranks at
-        the end of the chunk that runs. Returns what that took: "re-wrapped" (weights, optimizer
-        and step stay), or "nothing to change".
-
-        Raises ConfigurationError for an unknown name or a value DDP refuses; what was before
-        then holds again.
-        """
-        self._check()
-        loaded = self._need("configure")
-        return str(self._do(lambda: loaded.configure(configuration)))
 
     def restart(self) -> Session:
-        """New engines and a new process group, and the workload from its step 0.
+        """New engines and a new process group, and the workload anew: it counts its steps from 0
+        again, with the weights it began with, as it is configured now.
 
         Works after any failure, also while a rank hangs. What was recorded stays in
-        :attr:`recording`. Raises SessionError where engines do not come.
+        :attr:`recording`, whose steps go on counting. Raises SessionError where engines do not
+        come.
         """
-        background, self._background = self._background, None
-        self._stopping = True
-        if background is not None:
-            self._wait(background, "it did not end its step")
+        work, known = self._work, self.failure
+        with work.during("restarting", "new engines take some 10 s"):
+            work.end_what_runs()
+            if self.failure is not known:
+                tell(self.failure)  # no call will raise it
 
-        def again() -> None:
-            self._ranks.restart(self._count)
-            if self._loaded is not None:
-                self._loaded.rebuild()
+            def again() -> None:
+                self._crew.restart(self._count)
+                lifetime.register(self.id, self._crew, self._started)
+                if self._loaded is not None:
+                    self._loaded.rebuild()
 
-        self._do(again)
+            work.do(again, beside_cells=True)
         return self
+
+    # --- knobs -----------------------------------------------------------------------------------
+
+    def configure(self, **configuration: Any) -> str:
+        """Turn knobs, on all ranks at the end of the chunk that runs. Returns what that took:
+        "re-wrapped" (weights, optimizer and step stay), "from the next step", both joined by
+        "and", "reloaded" (all begins anew), or "nothing to change".
+
+        Every argument of this torch's DistributedDataParallel (those that take parameters take
+        their names), and the workload's options, as ``batch_size``. Besides, ``workload``: another
+        one; ``accumulation``: so many batches in a step, with all but the last in ``no_sync``
+        (``batch`` is called with a number of its own for each); ``comm_hook``: None, "allreduce",
+        "fp16", "powersgd" or a function (None, bucket) -> future; ``sync_batchnorm``; ``delay_ms``:
+        what a rank sleeps in each step, by rank; ``steps_per_second``: at most so many, or None.
+
+        Raises ConfigurationError for a name that is not known or a value that cannot work; what
+        was before then holds again. :meth:`knobs` lists all, :meth:`predict` asks first.
+        """
+        self._work.check()
+        given = configuration.pop("workload", None)
+        if given is not None and (self._loaded is None or given != self._loaded.settings.name):
+            return self._take(given, configuration)
+        loaded = self._need("configure")
+        if not configuration:
+            return prediction.NOTHING
+        if prediction.RELOADED in loaded.plan(configuration).takes:
+            with self._work.during("loading", "the workload is built anew"):
+                return str(self._work.do(lambda: loaded.configure(configuration), "configure"))
+        outcome = str(self._work.do(lambda: loaded.configure(configuration), "configure"))
+        self._work.listeners.tell()
+        return outcome
+
+    def predict(self, **configuration: Any) -> Prediction:
+        """What :meth:`configure` would take, or why it would refuse; asks no rank, and changes
+        nothing."""
+        given = configuration.pop("workload", None)
+        loaded = self._loaded
+        try:
+            self._work.check()
+            if given is not None and (loaded is None or given != loaded.settings.name):
+                before = None if loaded is None else loaded.settings
+                settings = prediction.other_workload(before, given)
+                return prediction.of_load(settings, configuration, facts(self._crew))
+            change = self._need("configure").plan(configuration)
+        except RankFailed as error:
+            return Prediction("", f"{error.summary}; restart the session first")
+        except (ConfigurationError, SessionError) as error:
+            return Prediction("", str(error))
+        return Prediction(change.needs())
+
+    def knobs(self) -> tuple[Knob, ...]:
+        """Every knob of this torch's DDP, the session and the workload, as it stands."""
+        loaded, crew = self._loaded, self._work.crew
+        if crew is None:
+            return ()
+        if loaded is None:
+            return all_knobs(None, facts(crew))
+        return all_knobs(loaded.settings, loaded.facts)
+
+    def _take(self, workload: str | Workload, configuration: dict[str, Any]) -> str:
+        """Another workload, with what is configured already; it need not know its options."""
+        loaded, work = self._loaded, self._work
+        settings = prediction.other_workload(None if loaded is None else loaded.settings, workload)
+        if loaded is None:
+            self._load(settings, configuration)
+        else:
+            with work.during("loading", f"{settings.name} is built on all ranks"):
+                work.do(lambda: loaded.become(settings, configuration), "configure")
+        return prediction.RELOADED
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def status(self) -> SessionStatus:
+        """What the session is doing. Asks no rank; takes well below a millisecond."""
+        work, loaded = self._work, self._loaded
+        word, reason = work.activity()
+        doing = "stepping" if word == "training" else "idle"
+        doing = word if word in ("starting", "loading", "restarting") else doing
+        crew = work.crew
+        return SessionStatus(
+            self.id,
+            word,
+            reason,
+            "" if loaded is None else loaded.settings.name,
+            crew.placements[0].backend if crew is not None and crew.placements else "",
+            self._count,
+            0 if loaded is None else loaded.step,
+            status.of_ranks(crew, doing, work.in_cells()),
+            work.failure,
+        )
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called whenever the status, the configuration or the failure changed.
+
+        From any thread, so it must be quick. While there is one, records leave the ranks 10
+        times a second, else 4 times. Returns what ends it.
+        """
+        return self._work.listeners.add(callback)
 
     @property
     def failure(self) -> RankFailed | None:
         """What stopped the session, until :meth:`restart`."""
-        return None if self._crew is None else self._crew.failure
+        return self._work.failure
 
     @property
     def pids(self) -> dict[int, int]:
         """The process of each rank, by rank."""
-        return {one.rank: one.info.pid for one in self._ranks.members}
+        return {one.rank: one.info.pid for one in self._crew.members}
 
     def checksums(self) -> dict[int, str]:
         """SHA-256 of each rank's parameters, by rank: equal while the replicas are."""
-        self._check()
+        self._work.check()
         self._need("checksums")
-        found: dict[int, str] = self._do(lambda: self._ranks.ask("checksum"))
+        found: dict[int, str] = self._work.do(lambda: self._crew.ask("checksum"), "checksums")
         return found
 
+    def explorer(self, views: list[str] | None = None) -> Any:
+        """A widget that shows this session live, see :class:`ddpviz.explorer.Explorer`."""
+        from ddpviz.explorer import Explorer
+
+        return Explorer(self, views)
+
+    # --- cells -----------------------------------------------------------------------------------
+
+    def execute(
+        self, code: str, ranks: Collection[int] | None = None, on_output: Output | None = None
+    ) -> Execution:
+        """Run Python code on ranks (None: on all), beside code that runs on others; returns at
+        once.
+
+        It finds ``rank``, ``world_size``, ``device``, ``dist``, ``torch`` and ``session`` (this
+        rank's part: ``session.recorder``, ``session.ddp``) and what earlier code left, until a
+        restart. Any DistributedDataParallel built there is recorded. ``on_output(rank, stream,
+        text)`` takes what it prints, as it comes; by default that is printed here.
+
+        Raises SessionError while the session trains or is busy, or a rank runs code already;
+        ValueError for a rank that does not exist.
+        """
+        self._work.check()
+        wanted = sorted(range(self._count) if ranks is None else {*ranks})
+        if not wanted or any(rank not in range(self._count) for rank in wanted):
+            last = self._count - 1
+            raise ValueError(f"found ranks={wanted}, expected some of 0 to {last}")
+        work = self._work
+        found = Execution(
+            self._crew, code, wanted, on_output, work.fail, work.listeners.tell, next(self._cells)
+        )
+        work.execute(found)
+        return found
+
+    # --- the end ---------------------------------------------------------------------------------
+
     def close(self) -> None:
-        """End the engines (those of a cluster passed in stay). Idempotent."""
-        if self._driver.closed:
+        """End the engines (those of a cluster passed in stay). Idempotent.
+
+        Raises nothing of what goes wrong with them: stderr has it.
+        """
+        work = self._work
+        if work.driver.closed:
             return
-        self._stopping = True
-        crew = self._crew
-        if crew is not None:
-            # What runs may end; it has as long as stop() gives it.
-            self._wait(self._driver.submit(crew.leave), "it did not end what it did")
-        self._driver.submit(self._disconnect).exception(60)
-        self._driver.close()
+        work.stopping = True
+        registry.remove(self.id)
+        known = self.failure
+        try:
+            if work.crew is not None:
+                work.cancel_cells()
+                leaving = work.driver.submit(work.crew.leave)
+                # What runs may end; it has as long as stop() gives it.
+                work.wait(leaving, "it did not end what it did")
+                tell(leaving.exception())
+            if self.failure is not known:
+                tell(self.failure)
+        except SessionError as error:
+            tell(error)
+        finally:
+            work.end(self._finalizer)
 
     def __enter__(self) -> Session:
         return self
@@ -207,103 +378,15 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        state = "failed" if self.failure else "training" if self._background else "idle"
-        state = "closed" if self._driver.closed else state
-        return f"<Session: {self._count} ranks, {state}, recorded in {self.directory}>"
-
-    # --- waiting ---------------------------------------------------------------------------------
+        word, _ = self._work.activity()
+        return f"<Session {self.id}: {self._count} ranks, {word}, recorded in {self.directory}>"
 
     @property
-    def _ranks(self) -> Crew:
-        assert self._crew is not None
-        return self._crew
-
-    def _check(self) -> None:
-        if self._driver.closed:
-            raise SessionError("the session is closed: make a new one")
-        if self.failure is not None:
-            raise self.failure
+    def _crew(self) -> Crew:
+        assert self._work.crew is not None
+        return self._work.crew
 
     def _need(self, what: str) -> Loaded:
         if self._loaded is None:
             raise SessionError(f'no workload is loaded: call load("convnet") before {what}()')
         return self._loaded
-
-    def _idle(self, what: str, loaded: bool = True) -> Any:
-        self._check()
-        if self._background is not None:
-            raise SessionError(f"training runs in the background: call stop() before {what}()")
-        return self._need(what) if loaded else None
-
-    def _do(self, work: Callable[[], Any]) -> Any:
-        """Have the driver do it. Ctrl-C lets it end, or ends it: raises RankFailed then."""
-        if self._driver.closed:
-            raise SessionError("the session is closed: make a new one")
-        future = self._driver.submit(work)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            self._wait(future, "it was interrupted and did not end what it did")
-            if self.failure is not None:
-                raise self.failure from None
-            raise
-
-    def _wait(self, future: Future[Any], why: str) -> None:
-        """Wait for what the driver does, at most 5 s; then, or on Ctrl-C, kill what hangs."""
-        try:
-            done = _done_within(future, _STOP_SECONDS)
-        except KeyboardInterrupt:
-            done = False
-        if not done and self._crew is not None:
-            self._crew.give_up = f"{why} within {_STOP_SECONDS:g} s, so it was stopped"
-            _done_within(future, 30)
-            self._crew.give_up = ""
-
-    # --- what the driver's thread does -----------------------------------------------------------
-
-    def _go_on(self, loaded: Loaded, background: Future[None]) -> None:
-        """One chunk in the background, and the next behind what else has been asked for."""
-        if self._stopping:
-            background.set_result(None)
-            return
-        try:
-            loaded.advance(loaded.chunk)
-        except BaseException as error:
-            if not self._stopping:
-                say(str(error).splitlines()[0])
-            background.set_exception(error)
-        else:
-            self._driver.submit(lambda: self._go_on(loaded, background))
-
-    def _disconnect(self) -> None:
-        if self._crew is not None:
-            self._finalizer.detach()
-            clusters.close(self._crew.engines)
-
-
-def _end(engines: clusters.Engines, driver: Driver) -> None:
-    """What is left of a session that nobody closed."""
-    driver.close()
-    clusters.close(engines)
-
-
-def _close_at_exit(reference: weakref.ref[Session]) -> None:
-    session = reference()
-    if session is not None:
-        session.close()
-
-
-def _done_within(future: Future[Any], seconds: float) -> bool:
-    return bool(concurrent.futures.wait([future], seconds).done)
-
-
-def _new_directory(directory: str | Path | None) -> Path:
-    if directory is None:
-        return Path(tempfile.mkdtemp(prefix="ddpviz-"))
-    path = Path(directory).absolute()
-    if path.exists() and any(path.glob("rank-*")):
-        raise SessionError(
-            f"found a recording in {path}, expected a new directory: name another one"
-        )
-    path.mkdir(parents=True, exist_ok=True)
-    return path

@@ -23,10 +23,17 @@ def workload(given: str | Callable[..., Any]) -> str | bytes:
     """
     if callable(given):
         return dumps(given)
-    if given in WORKLOADS:
+    if isinstance(given, str) and given in WORKLOADS:
         return WORKLOADS[given]
     known = ", ".join(WORKLOADS)
     raise ConfigurationError(f"found the workload {given!r}, expected a function or one of {known}")
+
+
+def name(given: str | Callable[..., Any]) -> str:
+    """What a person calls it."""
+    if isinstance(given, str):
+        return given
+    return str(getattr(given, "__name__", type(given).__name__))
 
 
 def dumps(value: Any) -> bytes:

@@ -13,6 +13,9 @@ from typing import Any
 
 from ddpviz.engines.ranks import Placement
 
+#: What is recorded leaves a rank after so long; where somebody watches, so that they see it move.
+FLUSH_SECONDS = 0.25
+LIVE_FLUSH_SECONDS = 0.1
 #: Batches kept to be sent again: at 10 a second, more than a minute of a chunk.
 _KEPT_BATCHES = 1024
 
@@ -47,7 +50,6 @@ class RankState:
     seed: int
     directory: Path
     recorder: Any
-    outbox: Outbox
     store: Any
     stack_file: Any
     model: Any = None
@@ -57,3 +59,15 @@ class RankState:
     optimizer: Any = None
     step: int = -1
     next_step: int = 0
+    next_batch: int = 0
+    #: ``Settings.pace``, and when the next step is due by ``time.monotonic``.
+    pace: dict[str, Any] = dataclasses.field(default_factory=dict)
+    due: float = 0.0
+    #: BatchNorm layers whose places SyncBatchNorm has, see ``wrapping``.
+    replaced: list[Any] = dataclasses.field(default_factory=list)
+    #: Where code of the user's runs, see ``cells``.
+    namespace: Any = None
+
+    def watch(self, live: bool) -> None:
+        """Whether somebody watches: what is recorded then leaves more often."""
+        self.recorder._outlet.interval_s = LIVE_FLUSH_SECONDS if live else FLUSH_SECONDS

@@ -2,86 +2,130 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import inspect
 import pickle
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
+from ddpviz.engines import wrapping
+from ddpviz.engines.errors import ConfigurationError, WorkloadError
 from ddpviz.engines.ranks import Progressed
+from ddpviz.engines.settings import Built
 from ddpviz.engines.state import RankState
+from ddpviz.events import Kind
 
 
 def options(workload: str | bytes) -> tuple[str, ...] | None:
     """Names of what a workload takes besides rank, world size and device; None: any."""
-    parameters = list(inspect.signature(_function(workload)).parameters.values())[3:]
+    parameters = _options(_function(workload))
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return tuple(parameter.name for parameter in parameters)
 
 
-def build(state: RankState, workload: str | bytes, configuration: bytes) -> None:
+def build(state: RankState, workload: str | bytes, configuration: bytes) -> Built:
     """Make model, batches and loss (a built-in's module, or a pickled function), and wrap.
 
-    ``configuration``: (the workload's options, DDP's arguments), pickled.
-    Raises TypeError where the workload returns something else than it should.
+    ``configuration``: (the workload's options, ``Settings.wrapping``, ``Settings.pace``), pickled.
+    Raises WorkloadError where the workload returns something else than it should, and
+    ConfigurationError where a built-in or DDP refuses.
     """
-    values, ddp = pickle.loads(configuration)
+    values, wrapped, paced = pickle.loads(configuration)
     function = _function(workload)
     state.step = -1
-    _unwrap(state)
+    wrapping.unwrap(state)
+    state.model = state.optimizer = None  # two of them might not fit
+    state.replaced = []
     _seed(state.seed)
     placement = state.placement
     device = torch.device(placement.device)
-    made = function(placement.rank, placement.world_size, device, **values)
+    try:
+        made = function(placement.rank, placement.world_size, device, **values)
+    except ValueError as error:
+        if isinstance(workload, bytes):
+            raise
+        raise ConfigurationError(str(error)) from error
     if not isinstance(made, tuple) or len(made) != 3 or not isinstance(made[0], torch.nn.Module):
-        raise TypeError(
+        raise WorkloadError(
             f"found that the workload returned {_describe(made)}, expected a tuple: "
             "(torch.nn.Module, batch(step), loss(output, batch))"
         )
     model, state.batch, state.loss = made
     state.model = model.to(device)
     state.optimizer = torch.optim.SGD(state.model.parameters(), lr=0.01, momentum=0.9)
-    state.next_step = 0
+    state.next_step = state.next_batch = 0
     # Other random numbers on each rank from here on (dropout), the same in each session.
     _seed(state.seed + 1 + placement.rank)
-    _wrap(state, ddp)
+    pace(state, pickle.dumps(paced))
+    wrapping.wrap(state, wrapped)
+    names = tuple(name for name, _ in state.model.named_parameters())
+    return Built(names, wrapping.has_batchnorm(state.model), _defaults(function))
 
 
 def wrap(state: RankState, configuration: bytes) -> None:
-    """Put DDP around the model anew, with these arguments (pickled).
+    """Put DDP around the model anew, as ``Settings.wrapping`` (pickled) says.
 
     Weights, optimizer and step number stay.
     """
-    _wrap(state, pickle.loads(configuration))
+    wrapping.wrap(state, pickle.loads(configuration))
 
 
-def run(state: RankState, steps: int) -> Progressed:
-    """So many training steps, all on this thread."""
+def pace(state: RankState, configuration: bytes) -> None:
+    """How the next steps are taken: ``Settings.pace``, pickled."""
+    given = pickle.loads(configuration)
+    changed = {name: one for name, one in given.items() if state.pace.get(name, one) != one}
+    state.pace = given
+    state.due = 0.0
+    if changed:
+        _note(state, changed)
+
+
+def run(state: RankState, steps: int, first: int = 0, live: bool = False) -> Progressed:
+    """So many training steps, all on this thread.
+
+    ``first``: what the recorder is to count the first of them as, at least: code of the user's
+    may have taken more steps on one rank than on another. ``live``: whether somebody watches.
+    """
     assert state.batch is not None and state.loss is not None
     begin = time.perf_counter()
+    state.watch(live)
+    state.recorder.step_index = max(state.recorder.step_index, first - 1)
+    batches = state.pace["accumulation"]
     loss: torch.Tensor | None = None
     try:
         for _ in range(steps):
             state.step = state.next_step
-            batch = state.batch(state.step)
-            state.optimizer.zero_grad(set_to_none=True)
-            loss = state.loss(state.ddp(*_inputs(batch)), batch)
-            loss.backward()
-            state.optimizer.step()
+            _wait_until_due(state)
+            with _slowed(state):
+                state.optimizer.zero_grad(set_to_none=True)
+                for left in reversed(range(batches)):
+                    with state.ddp.no_sync() if left else contextlib.nullcontext():
+                        loss = _backward(state, batches)
+                state.optimizer.step()
             state.next_step += 1
         state.step = -1
     finally:
         state.recorder.flush()
     last = float("nan") if loss is None else float(loss.detach())
     return Progressed(state.next_step, last, time.perf_counter() - begin)
+
+
+def _backward(state: RankState, batches: int) -> torch.Tensor:
+    """Forward and backward of one batch; its loss."""
+    assert state.batch is not None and state.loss is not None
+    batch = state.batch(state.next_batch)
+    state.next_batch += 1
+    loss: torch.Tensor = state.loss(state.ddp(*_inputs(batch)), batch)
+    (loss / batches if batches > 1 else loss).backward()
+    return loss
 
 
 def checksum(state: RankState) -> str:
@@ -94,28 +138,46 @@ def checksum(state: RankState) -> str:
     return digest.hexdigest()
 
 
-def _wrap(state: RankState, ddp: dict[str, Any]) -> None:
-    _unwrap(state)
-    # Parameters live here, so the client names them.
-    delayed = ddp.get("delay_all_reduce_named_params")
-    if delayed is not None:
-        ddp["delay_all_reduce_named_params"] = [
-            (name, state.model.get_parameter(name)) for name in delayed
-        ]
-    hooked = ddp.get("param_to_hook_all_reduce")
-    if hooked is not None:
-        ddp["param_to_hook_all_reduce"] = state.model.get_parameter(hooked)
-    on_gpu = state.placement.device.startswith("cuda")
-    devices = [torch.device(state.placement.device)] if on_gpu else None
-    state.ddp = DistributedDataParallel(state.model, device_ids=devices, **ddp)
-    state.recorder.flush()
+# --- pace ----------------------------------------------------------------------------------------
 
 
-def _unwrap(state: RankState) -> None:
-    state.ddp = None
-    if state.model is not None:
-        for parameter in state.model.parameters():
-            parameter.grad = None  # with bucket views it would keep the old Reducer's memory
+def _wait_until_due(state: RankState) -> None:
+    """Between two steps, where steps per second are limited."""
+    rate = state.pace["steps_per_second"]
+    if rate is None:
+        return
+    time.sleep(max(0.0, min(state.due - time.monotonic(), 1 / rate)))
+    state.due = max(state.due, time.monotonic() - 1 / rate) + 1 / rate
+
+
+@contextlib.contextmanager
+def _slowed(state: RankState) -> Iterator[None]:
+    """A rank with a delay sleeps inside its step: the recorder's begins at the first forward."""
+    delay_ms = state.pace["delay_ms"].get(state.placement.rank, 0.0)
+    if not delay_ms:
+        yield
+        return
+    with state.recorder.step():
+        time.sleep(delay_ms / 1000)
+        yield
+
+
+def _note(state: RankState, changed: dict[str, Any]) -> None:
+    """Have the recording say from when on this holds: it is no argument of DDP's."""
+    from ddpviz.probe.describe import describe_configuration
+
+    followed = None if state.ddp is None else state.recorder.state_of(state.ddp)
+    if followed is None:
+        return
+    note = describe_configuration(state.ddp, followed.id, followed.configuration_version)
+    followed.configuration_version += 1
+    note.values.update(changed)
+    state.recorder.note(note)
+    at_ns = note.time_ns
+    state.recorder.write(Kind.CONFIGURED, at_ns, at_ns, index=note.version, module=followed.id)
+
+
+# --- the workload --------------------------------------------------------------------------------
 
 
 def _function(workload: str | bytes) -> Callable[..., Any]:
@@ -124,6 +186,19 @@ def _function(workload: str | bytes) -> Callable[..., Any]:
         return function
     build: Callable[..., Any] = importlib.import_module(workload).build
     return build
+
+
+def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())[3:]
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    """Those that another process can show: numbers, flags, texts."""
+    return {
+        one.name: one.default
+        for one in _options(function)
+        if isinstance(one.default, (bool, int, float, str))
+    }
 
 
 def _inputs(batch: Any) -> tuple[Any, ...]:

@@ -21,13 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from ddpviz.engines import guard
+from ddpviz.engines.errors import ConfigurationError, WorkloadError
 from ddpviz.engines.ranks import EngineInfo, Placement, Problem, Report, this_host
-from ddpviz.engines.state import Outbox, RankState
+from ddpviz.engines.state import FLUSH_SECONDS, Outbox, RankState
 
 _HERE = str(Path(__file__).parent)
+_PROBE = str(Path(__file__).parents[1] / "probe")
 
 _state: RankState | None = None
+#: Of this engine's session, also after it left: its last batches may have to be sent again.
+_outbox: Outbox | None = None
 _store: Any = None
+#: Whether gloo's interface was chosen here.
+_loopback = False
 _abandoned: list[Any] = []
 
 
@@ -41,7 +47,7 @@ def call(name: str, *arguments: Any) -> Report:
     except BaseException as error:
         problem = _problem(error)
         # A refused configuration is no failure: the old one holds again.
-        if name in ("build", "run") and _state is not None:
+        if name in ("build", "run") and _state is not None and not problem.refused:
             _state.recorder.failed(error)
         return Report(None, problem, _sent())
 
@@ -59,18 +65,24 @@ def _problem(error: BaseException) -> Problem:
     state, time_ns = _state, time.time_ns()
     step = -1 if state is None else state.step
     doing = "" if state is None else state.recorder.current
+    if isinstance(error, (ConfigurationError, WorkloadError)):
+        refused = isinstance(error, ConfigurationError)
+        return Problem(time_ns, step, doing, str(error), refused=refused)
     # The first frames are ours: the user's begin below the last of this folder's.
     stack = traceback.extract_tb(error.__traceback__)
     own = [i for i, frame in enumerate(stack) if os.path.dirname(frame.filename) == _HERE]
-    if own and own[-1] + 1 < len(stack):
+    if own and (own[-1] + 1 < len(stack) or isinstance(error, SyntaxError)):
         del stack[: own[-1] + 1]
+    # Between the user's code and torch may be the recorder's wraps of torch's functions.
+    if stack and os.path.dirname(stack[-1].filename) != _PROBE:
+        stack[:] = [one for one in stack if os.path.dirname(one.filename) != _PROBE]
     frames = tuple((one.filename, one.lineno or 0, one.name, one.line or "") for one in stack)
     message = "".join(traceback.format_exception_only(type(error), error)).strip()
     return Problem(time_ns, step, doing, message, frames)
 
 
 def _sent() -> int:
-    return 0 if _state is None else _state.outbox.sent
+    return 0 if _outbox is None else _outbox.sent
 
 
 def _rank() -> RankState:
@@ -83,7 +95,11 @@ def _rank() -> RankState:
 
 
 def identify() -> EngineInfo:
-    """What this engine is."""
+    """What this engine is, for a session that begins: it leaves an earlier one."""
+    global _outbox
+    leave()
+    _outbox = None  # else the new session would ask for the earlier one's batches
+
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -91,11 +107,9 @@ def identify() -> EngineInfo:
         pid=os.getpid(),
         ticks=guard.start_ticks(os.getpid()),
         host=this_host(),
-        hostname=socket.gethostname(),
         cores=len(os.sched_getaffinity(0)),
         gpus=_gpus(),
         nccl=torch.distributed.is_nccl_available(),
-        torch=torch.__version__,
         ddp_arguments=tuple(inspect.signature(DistributedDataParallel.__init__).parameters)[1:],
     )
 
@@ -124,8 +138,20 @@ def rendezvous(local: bool) -> tuple[str, int]:
     global _store
     import torch.distributed as dist
 
-    host = "127.0.0.1" if local else _address()
-    _store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
+    if not local:
+        host = _address()
+        _store = dist.TCPStore(host, 0, None, True, wait_for_workers=False)
+        return host, _store.port
+    host, port = "127.0.0.1", 0
+    given: dict[str, Any] = {}
+    # By itself it would listen on every interface, and it knows no password. In torch 2.6 its
+    # libuv backend refuses a socket; the other one takes it (checked on 2.6 and 2.13).
+    known = dist.TCPStore.__init__.__doc__ or ""
+    if "master_listen_fd" in known and "use_libuv" in known:
+        listening = socket.create_server((host, port))
+        port = listening.getsockname()[1]
+        given = {"master_listen_fd": listening.detach(), "use_libuv": False}
+    _store = dist.TCPStore(host, port, None, True, wait_for_workers=False, **given)
     return host, _store.port
 
 
@@ -139,16 +165,26 @@ def _address() -> str:
             return socket.gethostname()
 
 
+def _talk_locally(local: bool) -> None:
+    """Let gloo use the loopback interface, or what it chooses itself."""
+    global _loopback
+    if _loopback:
+        os.environ.pop("GLOO_SOCKET_IFNAME", None)
+    # A laptop's own name often does not resolve, and gloo asks for its address.
+    _loopback = local and "GLOO_SOCKET_IFNAME" not in os.environ
+    if _loopback:
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+
+
 def join(placement: Placement, host: str, port: int, seed: int, directory: str, level: str) -> None:
-    """Become a rank: make the process group, then start recording. Leaves an earlier session."""
-    global _state
+    """Become a rank: make the process group, then start recording."""
+    global _state, _outbox
     import torch
     import torch.distributed as dist
 
     from ddpviz.probe import Recorder
     from ddpviz.recording import RankWriter, ring_path
 
-    leave()
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     stack_file = open(stack_path(folder, placement.rank), "w")  # noqa: SIM115 - till leave()
@@ -157,9 +193,7 @@ def join(placement: Placement, host: str, port: int, seed: int, directory: str, 
     faulthandler.enable(file=stack_file, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=stack_file, all_threads=True)
 
-    if placement.local:
-        # A laptop's own name often does not resolve, and gloo asks for its address.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    _talk_locally(placement.local)
     torch.set_num_threads(placement.threads)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
@@ -172,14 +206,15 @@ def join(placement: Placement, host: str, port: int, seed: int, directory: str, 
         timeout=datetime.timedelta(minutes=30),
         device_id=torch.device(placement.device) if placement.backend == "nccl" else None,
     )
-    outbox = Outbox()
+    _outbox = Outbox()
     recorder = Recorder(
-        sinks=[RankWriter(folder, placement.rank), outbox],
+        sinks=[RankWriter(folder, placement.rank), _outbox],
         level=level,
         ring_path=ring_path(folder, placement.rank),
+        flush_interval_s=FLUSH_SECONDS,
     )
     recorder.install()
-    _state = RankState(placement, seed, folder, recorder, outbox, store, stack_file)
+    _state = RankState(placement, seed, folder, recorder, store, stack_file)
 
 
 def stack_path(folder: Path, rank: int) -> Path:
@@ -189,22 +224,46 @@ def stack_path(folder: Path, rank: int) -> Path:
 
 def again(sequences: list[int]) -> list[bytes]:
     """Packed batches by number, as far as they are still kept."""
-    return _rank().outbox.again(sequences)
+    return [] if _outbox is None else _outbox.again(sequences)
+
+
+def cell(code: str, number: int, live: bool) -> Problem | None:
+    """Code of the user's; what it raised, which ends nothing but itself.
+
+    SIGINT ends it, and nothing that comes after it.
+    """
+    from ddpviz.engines import cells
+
+    state = _rank()
+    state.watch(live)
+    found = None
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            cells.run(state, code, number)
+        finally:
+            # The engine sets its own again when it has answered.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except BaseException as error:
+        found = _problem(error)
+    state.recorder.flush()
+    return found
 
 
 def leave() -> None:
     """Stop recording and give the process group up."""
     global _state
-    import torch.distributed as dist
-
     if _state is None:
         return
+    import torch.distributed as dist
+
     state, _state = _state, None
     state.recorder.close()
     state.ddp = state.model = state.optimizer = None
     # Kept alive: the destructor of a gloo group waits for peers that may be gone.
     _abandoned.append((dist.group.WORLD, state.store))
     dist.destroy_process_group()
+    _talk_locally(False)
     faulthandler.unregister(signal.SIGUSR1)
     faulthandler.disable()
     state.stack_file.close()
@@ -214,5 +273,5 @@ def leave() -> None:
 
 
 _TASKS: dict[str, Callable[..., Any]] = {
-    task.__name__: task for task in (identify, see, rendezvous, join, again, leave)
+    task.__name__: task for task in (identify, see, rendezvous, join, again, cell, leave)
 }

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pickle
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import ipyparallel
 import numpy as np
 import pytest
 import torch
 
-from ddpviz.engines import configure, guard, ranks, shipping, training
+from ddpviz.engines import configure, failure, guard, ranks, shipping, tasks, training, wire
 from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
 from ddpviz.engines.feed import Feed
 from ddpviz.engines.workloads import WORKLOADS, resnet
-from ddpviz.events import RECORD, Batch
+from ddpviz.events import RECORD, Batch, Cause, Kind, Label, Process
+from ddpviz.recording import Recording
 
 ROOT = Path(__file__).parents[2]
 NEW = ("module", "bucket_cap_mb", "broadcast_buffers", "static_graph", "forward_sync_buffers")
@@ -26,7 +30,7 @@ OLD = ("module", "bucket_cap_mb", "broadcast_buffers", "static_graph")
 
 def engine(host: str = "a", gpus: int = 0, cores: int = 8, nccl: bool = True) -> ranks.EngineInfo:
     names = tuple(str(i) for i in range(gpus))
-    return ranks.EngineInfo(1, 1, host, host, cores, names, nccl, "2.13", NEW)
+    return ranks.EngineInfo(1, 1, host, cores, names, nccl, NEW)
 
 
 # --- placement -----------------------------------------------------------------------------------
@@ -249,6 +253,72 @@ def test_the_error_names_rank_step_collective_and_the_way_out() -> None:
         "session.restart() gives working engines with the same workload"
     )
     assert rest == ["  rank 0: waited", "", "Traceback of rank 3:", "trace"]
+
+
+def test_a_reason_of_many_lines_leaves_the_first_line_whole() -> None:
+    error = RankFailed(
+        0, -1, "", "DistBackendError: NCCL error\nException raised from x.cpp:1", "t"
+    )
+    assert error.summary == "rank 0 failed: DistBackendError: NCCL error"
+    assert str(error).splitlines()[0] == f"{error.summary}; {error.advice}"
+
+
+def test_an_ipyparallel_that_hides_its_messages_is_named_in_one_sentence() -> None:
+    class Client:
+        def __getitem__(self, engine: int) -> Client:
+            return self
+
+        def apply_async(self, function: object) -> object:
+            return concurrent.futures.Future()
+
+    with pytest.raises(SessionError, match=f"found ipyparallel {ipyparallel.__version__}"):
+        wire.send(Client(), 0, int, ())
+
+
+def scene(begun_ns: int, **how: Any) -> failure.Scene:
+    """A rank in step 4, in an all-reduce that did not end, by a clock that says ``begun_ns``."""
+    recording = Recording()
+    process = Process(1, 2, 7, "elsewhere", "2.13", "3.11", "cpu", begun_ns, "default")
+    rows = np.zeros(3, RECORD)
+    rows["rank"], rows["label"] = 1, 1
+    rows["begin_ns"] = begun_ns + np.array([10, 20, 30])
+    rows["end_ns"] = rows["begin_ns"] + 1
+    rows["kind"] = [Kind.STEP, Kind.COLLECTIVE_LAUNCHED, Kind.COLLECTIVE_LAUNCHED]
+    rows["step"] = [3, 4, 4]
+    rows["sequence"] = [-1, 8, 9]
+    rows["cause"] = Cause.BUCKET
+    recording.append(Batch(1, 0, rows, (process, Label(1, "allreduce 2 KiB"))))
+    return failure.Scene(recording, **{"lives": {}, "base": 0, "one_clock": False, **how})
+
+
+def test_the_last_words_of_a_rank_do_not_hang_on_our_clock() -> None:
+    an_hour = 3_600_000_000_000
+    for begun_ns in (time.time_ns() - an_hour, time.time_ns() + an_hour):
+        found = scene(begun_ns)
+        assert failure.last_words(found, 1) == (4, "allreduce 8 (bucket 0)")
+        assert found.now_ns(1) == begun_ns + 31
+        # An earlier life of the rank says nothing about this one.
+        assert failure.last_words(scene(begun_ns, lives={1: 1}), 1) == (-1, "")
+
+
+def test_of_a_rank_whose_last_records_are_missing_no_collective_is_named() -> None:
+    assert failure.last_words(scene(1, behind={1}), 1) == (4, "")
+    dead = {1: tasks.Outcome(None, 5, "its process ended", gone=True)}
+    error = failure.error(dead, scene(1, behind={1}), "advice", "")
+    assert str(error) == "rank 1 failed in step 4 or later: its process ended; advice"
+
+
+def test_between_runs_no_step_is_named() -> None:
+    assert failure.last_words(scene(1, stepping=False), 1) == (-1, "")
+
+
+def test_who_failed_first_goes_by_one_clock_only() -> None:
+    def outcome(engine_ns: int, seen_ns: int) -> tasks.Outcome:
+        return tasks.Outcome(ranks.Report(problem=ranks.Problem(engine_ns, 1, "", "x")), seen_ns)
+
+    outcomes = {0: outcome(engine_ns=10, seen_ns=2), 1: outcome(engine_ns=9, seen_ns=3)}
+    assert failure.first(outcomes, scene(1, one_clock=True)) == 1
+    assert failure.first(outcomes, scene(1)) == 0
 
 
 def test_a_problem_formats_with_lines_that_only_this_side_has() -> None:

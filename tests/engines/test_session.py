@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ipyparallel
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch import nn
 
 import ddpviz
-from ddpviz.engines import ConfigurationError, Session, SessionError
-from ddpviz.engines import cluster as clusters
+from ddpviz.engines import ConfigurationError, Session, SessionError, shipping
 from ddpviz.events import Cause, Configuration, Kind, Plan, Process
 
 
@@ -101,9 +99,9 @@ def test_configure_says_what_it_did_and_weights_go_on(session: Session) -> None:
     assert Cause.BUCKET in after["cause"] and Cause.BUFFERS not in after["cause"]
 
 
-def test_a_value_that_ddp_refuses_leaves_the_configuration_as_it_was(session: Session) -> None:
+def test_a_value_that_cannot_work_leaves_the_configuration_as_it_was(session: Session) -> None:
     session.load("mlp", bucket_cap_mb=1)
-    with pytest.raises(ConfigurationError, match="the configuration is what it was"):
+    with pytest.raises(ConfigurationError, match="expected a number above 0"):
         session.configure(bucket_cap_mb="much")
     session.run(2)
     assert last_configuration(session)["bucket_bytes_cap"] == 2**20
@@ -183,22 +181,6 @@ def test_before_a_load_and_after_a_close_the_next_step_is_named(tmp_path: Path) 
     assert not list((tmp_path / "a").glob("*.ring"))
 
 
-def test_a_cluster_or_client_passed_in_is_used_and_left_running(tmp_path: Path) -> None:
-    engines = clusters.connect(2, None)  # stands for a cluster somebody else started
-    try:
-        for number, given in enumerate((engines.cluster, engines.client)):
-            with Session(engines=2, cluster=given, directory=tmp_path / str(number)) as session:
-                session.load("mlp").run(2)
-                assert session.recording.last_step == 1
-        with pytest.raises(SessionError, match="found 2 engines in the cluster, expected 3"):
-            Session(engines=3, cluster=engines.client)
-        assert sorted(engines.client.ids) == [0, 1]
-        pids = engines.client[:].apply_sync(os.getpid)
-        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
-    finally:
-        clusters.close(engines)
-
-
 def test_something_that_is_no_cluster_is_refused() -> None:
     with pytest.raises(SessionError, match="an ipyparallel Cluster, a Client or a profile"):
         Session(cluster=3)
@@ -206,7 +188,43 @@ def test_something_that_is_no_cluster_is_refused() -> None:
         Session(engines=0)
 
 
-def test_the_engines_run_this_python(session: Session) -> None:
-    assert ipyparallel.__version__ and sys.executable
-    links = {os.readlink(f"/proc/{pid}/exe") for pid in session.pids.values()}
-    assert links == {os.path.realpath(sys.executable)}
+def where(rank: int, world_size: int, device: torch.device) -> Any:
+    """Says which Python this is: the executable's own file is every environment's."""
+    print("prefix", sys.prefix)
+    return own(rank, world_size, device)
+
+
+def test_the_engines_run_this_python(session: Session, capfd: pytest.CaptureFixture[str]) -> None:
+    session.load(where)
+    said = [line for line in capfd.readouterr().out.splitlines() if "prefix" in line]
+    assert sorted(said) == [f"[rank {rank}] prefix {sys.prefix}" for rank in (0, 1)]
+
+
+def test_a_local_session_listens_on_the_loopback_interface_only(session: Session) -> None:
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    listening = {
+        (process.pid, connection.laddr.ip)
+        for process in family
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    # Among them the store's, on rank 0, which asks nobody for a password.
+    assert {ip for _, ip in listening} == {"127.0.0.1"}
+    assert set(session.pids.values()) <= {pid for pid, _ in listening}
+    client = session._crew.engines.client
+    assert client.session.key and client.session.signature_scheme == "hmac-sha256"
+
+
+def test_the_batch_that_leaving_ends_with_is_counted_and_sent_again(tmp_path: Path) -> None:
+    with Session(engines=1, directory=tmp_path / "a") as session:
+        session.load("mlp").run(2)
+        crew = session._crew
+        before = crew.call("options", lambda rank: (shipping.workload("mlp"),))[0].report
+        left = crew.call("leave")[0].report
+        assert before is not None and left is not None and left.problem is None
+        assert left.sent >= before.sent > 0
+        (again,) = crew.call("again", lambda rank: ([left.sent - 1],)).values()
+        assert again.report is not None and len(again.report.value) == 1
+        # All that the rank's file has is also here.
+        on_disk = ddpviz.load(tmp_path / "a")
+        assert len(on_disk) == len(session.recording) and session.recording.missing == {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,61 +13,30 @@ import ddpviz
 from ddpviz.engines import RankFailed, Session, SessionError
 from ddpviz.events import Cause, Failure, Kind
 from tests.faults import workload
+from tests.faults.expect import (
+    LIMIT_SECONDS,
+    base,
+    failing_run,
+    strike,
+    when,
+    whole,
+    works_again,
+)
 from tests.faults.workload import FAULT_STEP, cannot_build, faulty
 
-#: The promise: a failure ends the call within this. A bound, not a measurement.
-LIMIT_SECONDS = 10
+
+@pytest.fixture
+def fault(tmp_path: Path) -> Path:
+    """A file for the time of the fault."""
+    return tmp_path / "fault"
 
 
-def failing_run(session: Session, steps: int = 1_000_000) -> RankFailed:
-    """Run until it fails; what it raised, and that it came in time after the last record."""
-    with pytest.raises(RankFailed) as caught:
-        session.run(steps)
-    late = time.time_ns() - session.recording.end_ns
-    assert late < LIMIT_SECONDS * 1e9
-    assert session.failure is caught.value
-    return caught.value
-
-
-def when(condition: Callable[[], bool], action: Callable[[], None]) -> threading.Thread:
-    """Do something in the middle of a run, as soon as what is seen allows it."""
-
-    def wait() -> None:
-        while not condition():
-            time.sleep(0.005)
-        action()
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
-
-
-def base(session: Session) -> int:
-    """The recording's number of the step 0 of what was just loaded."""
-    return session.recording.last_step + 1
-
-
-def whole(session: Session, rank: int, begin: int, end: int) -> None:
-    """Every step from begin to end (not included) of this rank is in memory and on disk."""
-    for where, recording in (
-        ("memory", session.recording),
-        ("disk", ddpviz.load(session.directory)),
-    ):
-        steps = recording.records(kinds=Kind.STEP, ranks=rank)["step"]
-        assert sorted(set(range(begin, end)) - set(steps.tolist())) == [], where
-        assert recording.missing == {}, where
-
-
-def works_again(session: Session) -> None:
-    session.restart()
-    session.run(3)
-    assert len(set(session.checksums().values())) == 1
-
-
-def test_an_exception_on_one_rank_names_it_its_step_and_its_line(session: Session) -> None:
-    session.load(faulty, mode="exception")
+def test_an_exception_on_one_rank_names_it_its_step_and_its_line(
+    session: Session, fault: Path
+) -> None:
+    session.load(faulty, mode="exception", fault=str(fault))
     first = base(session)
-    error = failing_run(session)
+    error = failing_run(session, fault)
     assert (error.rank, error.step) == (1, first + FAULT_STEP)
     assert error.reason == "ValueError: no such sample"
     assert 'raise ValueError("no such sample")' in error.rank_traceback
@@ -83,7 +51,9 @@ def test_an_exception_on_one_rank_names_it_its_step_and_its_line(session: Sessio
     works_again(session)
 
 
-def test_sigkill_in_the_middle_of_an_all_reduce_names_the_all_reduce(session: Session) -> None:
+def test_sigkill_in_the_middle_of_an_all_reduce_names_the_all_reduce(
+    session: Session, fault: Path
+) -> None:
     # Rank 0 stays away in step 5, so rank 1 waits for it inside its all-reduce.
     session.load(faulty, mode="hang", where=0)
     first = base(session)
@@ -95,8 +65,8 @@ def test_sigkill_in_the_middle_of_an_all_reduce_names_the_all_reduce(session: Se
         return Cause.BUCKET in rows["cause"]
 
     pid = session.pids[1]
-    thread = when(in_all_reduce, lambda: os.kill(pid, signal.SIGKILL))
-    error = failing_run(session)
+    thread = when(in_all_reduce, lambda: strike(pid, signal.SIGKILL, fault))
+    error = failing_run(session, fault)
     thread.join()
     assert (error.rank, error.step) == (1, first + FAULT_STEP)
     assert "killed by SIGKILL" in error.reason
@@ -107,10 +77,12 @@ def test_sigkill_in_the_middle_of_an_all_reduce_names_the_all_reduce(session: Se
     works_again(session)
 
 
-def test_an_abort_is_named_by_its_signal_with_the_stack_of_that_rank(session: Session) -> None:
-    session.load(faulty, mode="abort")
+def test_an_abort_is_named_by_its_signal_with_the_stack_of_that_rank(
+    session: Session, fault: Path
+) -> None:
+    session.load(faulty, mode="abort", fault=str(fault))
     first = base(session)
-    error = failing_run(session)
+    error = failing_run(session, fault)
     assert (error.rank, error.step) == (1, first + FAULT_STEP)
     assert "killed by SIGABRT" in error.reason
     assert f'"{workload.__file__}"' in error.rank_traceback and "in batch" in error.rank_traceback
@@ -118,31 +90,30 @@ def test_an_abort_is_named_by_its_signal_with_the_stack_of_that_rank(session: Se
     works_again(session)
 
 
-def test_a_process_that_exits_is_named_with_its_status(session: Session) -> None:
-    session.load(faulty, mode="exit")
-    error = failing_run(session)
+def test_a_process_that_exits_is_named_with_its_status(session: Session, fault: Path) -> None:
+    session.load(faulty, mode="exit", fault=str(fault))
+    error = failing_run(session, fault)
     assert error.rank == 1 and "exited with status 3" in error.reason
     works_again(session)
 
 
-def test_the_same_exception_everywhere_stops_no_engine(session: Session) -> None:
-    session.load(faulty, mode="everywhere")
+def test_the_same_exception_everywhere_stops_no_engine(session: Session, fault: Path) -> None:
+    session.load(faulty, mode="everywhere", fault=str(fault))
     pids = session.pids
-    error = failing_run(session)
+    error = failing_run(session, fault)
     assert error.reason == "ValueError: no such sample"
     assert all(os.path.exists(f"/proc/{pid}") for pid in pids.values())
     assert set(error.others.values()) == {"ValueError: no such sample"}
     works_again(session)
 
 
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_ctrl_c_ends_a_run_after_its_step_and_the_session_goes_on(session: Session) -> None:
     session.load(faulty)
     first = base(session)
-    thread = when(lambda: session.recording.last_step > first + 3, interrupt)
+    thread = when(
+        lambda: session.recording.last_step > first + 3,
+        lambda: os.kill(os.getpid(), signal.SIGINT),
+    )
     with pytest.raises(KeyboardInterrupt):
         session.run(1_000_000)
     thread.join()
@@ -153,11 +124,14 @@ def test_ctrl_c_ends_a_run_after_its_step_and_the_session_goes_on(session: Sessi
     assert len(set(session.checksums().values())) == 1
 
 
-def test_ctrl_c_on_a_hung_rank_says_which_and_where(session: Session) -> None:
+def test_ctrl_c_on_a_hung_rank_says_which_and_where(session: Session, fault: Path) -> None:
     session.load(faulty, mode="hang")
     first = base(session)
-    thread = when(lambda: session.recording.last_step == first + FAULT_STEP, interrupt)
-    error = failing_run(session)
+    thread = when(
+        lambda: session.recording.last_step == first + FAULT_STEP,
+        lambda: strike(os.getpid(), signal.SIGINT, fault),
+    )
+    error = failing_run(session, fault)
     thread.join()
     assert (error.rank, error.step) == (1, first + FAULT_STEP)
     assert "interrupted" in error.reason
@@ -211,10 +185,14 @@ def test_a_workload_that_no_rank_can_build_leaves_the_session_usable(session: Se
     assert session.pids == pids
 
 
-def test_a_hung_session_can_be_restarted_while_it_trains(session: Session) -> None:
+def test_a_hung_session_can_be_restarted_while_it_trains(
+    session: Session, capfd: pytest.CaptureFixture[str]
+) -> None:
     session.load(faulty, mode="hang")
     first = base(session)
     session.start()
     while session.recording.last_step < first + FAULT_STEP:
         time.sleep(0.01)
     works_again(session)
+    said = capfd.readouterr().err
+    assert f"rank 1 failed in step {FAULT_STEP}" in said and "it did not end its step" in said

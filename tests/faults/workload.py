@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,12 +16,22 @@ HANG_SECONDS = 600
 
 
 def faulty(
-    rank: int, world_size: int, device: torch.device, mode: str = "", where: int = 1
+    rank: int,
+    world_size: int,
+    device: torch.device,
+    mode: str = "",
+    where: int = 1,
+    fault: str = "",
 ) -> tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], torch.Tensor]]:
-    """``mode``: what happens on rank ``where`` when step 5 begins; empty for nothing."""
+    """``mode``: what happens on rank ``where`` when step 5 begins; empty for nothing.
+
+    ``fault``: the file that gets the time of it.
+    """
 
     def batch(step: int) -> torch.Tensor:
         if step == FAULT_STEP and (rank == where or mode == "everywhere"):
+            if mode and fault:
+                mark(fault)
             if mode in ("exception", "everywhere"):
                 raise ValueError("no such sample")
             if mode == "abort":
@@ -33,6 +44,11 @@ def faulty(
 
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
     return model, batch, lambda output, batch: output.square().mean()
+
+
+def mark(fault: str) -> None:
+    """Write down when a fault happens, to measure from."""
+    Path(fault).write_text(str(time.time_ns()))
 
 
 def cannot_build(

@@ -64,7 +64,12 @@ def build(
     context: int = 64,
     batch_size: int = 4,
 ) -> tuple[nn.Module, Callable[[int], Any], Callable[[Any, Any], torch.Tensor]]:
-    """The transformer on random tokens; cross entropy of the next token."""
+    """The transformer on random tokens; cross entropy of the next token.
+
+    Raises ValueError where heads do not divide the width.
+    """
+    if width % heads:
+        raise ValueError(f"found heads={heads}, expected a divisor of width={width}")
     model = _Transformer(layers, width, heads, vocabulary, context)
     batch = batches.tokens(rank, device, (batch_size, context), vocabulary)
     return (
