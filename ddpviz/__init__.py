@@ -24,3 +24,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'ddpviz' has no attribute {name!r}")
     return getattr(importlib.import_module(f"ddpviz.{_HOMES[name]}"), name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext ddpviz``: the magics ``%%ddp``, ``%ddp_status`` and ``%ddp_stop``."""
+    from ddpviz.explorer import magics
+
+    magics.load(shell)

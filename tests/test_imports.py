@@ -27,9 +27,11 @@ ORDER = [
     "cli",
 ]
 
-#: What composes parts, by name. Session fills a recording as its engines run, and a recording's
-#: methods are short for functions of analysis and views; both import them when called.
+#: What composes parts, by name. Session fills a recording as its engines run, and is shown by the
+#: explorer; a recording's methods are short for functions of analysis and views. All import them
+#: when called.
 ACCEPTED = {
+    ("engines", "explorer"),
     ("engines", "recording"),
     ("recording", "analysis"),
     ("recording", "views"),

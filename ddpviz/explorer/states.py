@@ -1,0 +1,196 @@
+"""The state of a session in the browser's words, from its status and from what was recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ddpviz.analysis import finding
+from ddpviz.events import Group, Module, Process
+from ddpviz.explorer.waiting import Waiting, waiting
+
+if TYPE_CHECKING:
+    from ddpviz.engines import Session
+    from ddpviz.engines.status import SessionStatus
+    from ddpviz.explorer.subject import Subject
+
+#: Shares and times are of so many of the newest steps.
+_RECENT_STEPS = 20
+#: A training session that says nothing for so long waits for something.
+_SILENT_SECONDS = 0.6
+#: Steps per second of what is older than this are none.
+_STALE_SECONDS = 5.0
+
+_HINTS = {
+    "idle": "press Start to train",
+    "failed": "press Restart for new engines",
+    "closed": "make a new session with ddpviz.Session()",
+}
+
+
+def status_of(session: Session | None) -> str:
+    """One word for what a session is doing; one that is gone is closed."""
+    return "closed" if session is None else session.status().status
+
+
+def hint_of(subject: Subject) -> str:
+    """What to do next, "" for nothing."""
+    if subject.is_recording:
+        return "" if subject.recording.last_step >= 0 else "this recording has no step"
+    session = subject.session
+    if session is None:
+        return _HINTS["closed"]
+    status = session.status()
+    if status.status == "idle" and not status.workload:
+        return 'load a workload: session.load("convnet")'
+    return _HINTS.get(status.status, "")
+
+
+def session_state(subject: Subject) -> dict[str, Any]:
+    """The SessionState. Cheap: what is computed of steps is kept until another one completes."""
+    session, follower = subject.session, subject.follower
+    told = session.status() if session is not None else None
+    status = told.status if told is not None else "closed"
+    reason = told.reason if told is not None else ""
+    if subject.is_recording:
+        reason = "a recording: nothing runs"
+    pulse = follower.pulse()
+    age_s = time.monotonic() - pulse.heard if pulse.heard else 0.0
+    stuck = Waiting({}, "")
+    if status in ("training", "waiting") and age_s > _SILENT_SECONDS:
+        stuck = _stuck(subject)
+        if stuck.reason:
+            status, reason = "waiting", reason or stuck.reason
+    recent = _recent(follower.history()[1].steps)
+    processes = {note.rank: note for note in subject.recording.notes(Process)}
+    first, last = follower.span()
+    failure = _failure(told)
+    if failure is not None and status == "failed":
+        reason = reason or failure["message"]
+    step = follower.newest()
+    modules = [note.name for note in subject.recording.notes(Module)]
+    workload = (told.workload if told else "") or (modules[-1] if modules else "")
+    worlds = [note.world_size for note in processes.values()]
+    return {
+        "session": subject.id,
+        "name": workload or subject.id,
+        "workload": workload,
+        "backend": (told.backend if told else "") or _backend(subject),
+        "world_size": told.world_size if told else max(worlds, default=0),
+        "status": status,
+        "reason": reason,
+        "step": -1 if step is None else step,
+        "steps_per_second": _rate(recent) if age_s < _STALE_SECONDS else None,
+        **_numbers(recent),
+        "hint": hint_of(subject),
+        "follow_steps": [first, last] if last >= 0 else [],
+        "failure": failure,
+        "ranks": _ranks(told, processes, stuck, pulse.begun),
+        "age_s": round(age_s, 1),
+        "findings": len(subject.recording.missing) + (1 if failure else 0),
+        "title": title_of(subject, step),
+    }
+
+
+def title_of(subject: Subject, step: int | None) -> str:
+    """The newest step in one sentence; computed at most once a second."""
+    now, version = time.monotonic(), subject.version_of(step)
+    known_version, known_at, known = subject.told
+    if step is None:
+        return ""
+    if known_version == version or now - known_at < 1.0:
+        return known
+    try:
+        source = subject.follower.moment(step, "", 0).source
+        known = finding(source, step)
+    except Exception as error:
+        known = f"this step cannot be told in a sentence: {error}"
+    subject.told = (version, now, known)
+    return known
+
+
+def _stuck(subject: Subject) -> Waiting:
+    follower = subject.follower
+    begun = max(follower.pulse().begun.values(), default=-1)
+    if begun < 0:
+        return Waiting({}, "")
+    return waiting(follower.moment(begun, "", 0).source, subject.recording.ranks)
+
+
+def _recent(steps: pd.DataFrame) -> pd.DataFrame:
+    if not len(steps):
+        return steps
+    return steps[steps["step"] > steps["step"].iloc[-1] - _RECENT_STEPS]
+
+
+def _numbers(recent: pd.DataFrame) -> dict[str, float | None]:
+    """Means over ranks and the recent steps."""
+    if not len(recent) or "step_ms" not in recent:
+        return {"exposed_share": None, "step_ms": None, "overlap": None}
+    step_ms, exposed = recent["step_ms"].to_numpy(), recent["exposed_communication_ms"].to_numpy()
+    hidden = recent["hidden_communication_ms"].to_numpy()
+    whole = hidden.sum() + exposed.sum()
+    return {
+        "exposed_share": _known(exposed.sum() / step_ms.sum() if step_ms.sum() else math.nan),
+        "step_ms": _known(float(np.mean(step_ms))),
+        "overlap": _known(hidden.sum() / whole if whole else math.nan),
+    }
+
+
+def _rate(recent: pd.DataFrame) -> float | None:
+    """Completed steps per second, from the begins of the recent ones on the first rank."""
+    if not len(recent):
+        return None
+    of_rank = recent[recent["rank"] == recent["rank"].min()]
+    begins = of_rank["begin_ns"].to_numpy()
+    if len(begins) < 2 or begins[-1] <= begins[0]:
+        return None
+    return float((len(begins) - 1) / ((begins[-1] - begins[0]) / 1e9))
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _backend(subject: Subject) -> str:
+    found = [group.backend for group in subject.recording.notes(Group) if group.backend]
+    return ", ".join(dict.fromkeys(found))
+
+
+def _failure(told: SessionStatus | None) -> dict[str, Any] | None:
+    error = told.failure if told is not None else None
+    if error is None:
+        return None
+    return {"message": error.summary, "rank": error.rank, "step": error.step}
+
+
+def _ranks(
+    told: SessionStatus | None,
+    processes: dict[int, Process],
+    stuck: Waiting,
+    begun: dict[int, int],
+) -> list[dict[str, Any]]:
+    """As the session has them; of a recording, as they described themselves."""
+    if told is not None and told.ranks:
+        found = [dataclasses.asdict(one) for one in told.ranks]
+    else:
+        found = [
+            {
+                "rank": rank,
+                "pid": note.pid,
+                "state": "idle",
+                "device": note.device,
+                "hostname": note.hostname,
+            }
+            for rank, note in sorted(processes.items())
+        ]
+    for one in found:
+        one["step"] = begun.get(one["rank"], -1)
+        if one["rank"] in stuck.doing and one["state"] == "stepping":
+            one["state"] = f"in {stuck.doing[one['rank']]}"
+    return found

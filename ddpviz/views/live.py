@@ -1,0 +1,193 @@
+"""What a live view is: a figure made once, and a picture of each moment that is put into it.
+
+A picture is plain data, so the kernel sends it as numbers and texts and the browser that owns the
+figure puts it in. Every figure comes with both themes: the browser picks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from bokeh.models import ColumnDataSource, FixedTicker
+from bokeh.plotting import figure
+
+from ddpviz.analysis.source import Source
+from ddpviz.views.palette import DARK, LIGHT, Theme
+
+#: Steps that views over time show.
+HISTORY_STEPS = 200
+
+#: Columns of a source: float64 arrays, and lists of text.
+Columns = dict[str, Any]
+#: Models of a figure, and properties to set on each.
+Pairs = list[tuple[Any, dict[str, Any]]]
+
+#: What makes BokehJS typeset a text as mathematics, and the same with a zero-width space in it.
+_TEX = {"$$": "$\u200b$", r"\[": "\\\u200b[", r"\(": "\\\u200b("}
+#: Characters of a title that fit beside each other at 1366 px.
+_LONGEST_TITLE = 140
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """``text``: what was configured before ``step``."""
+
+    step: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """The last steps that every rank completed, at most :data:`HISTORY_STEPS`.
+
+    ``steps``: rows of :func:`ddpviz.analysis.steps`; ``buffers``: of
+    :func:`ddpviz.analysis.buffers`; ``broadcasts``: collectives of buffers by step, rank, dtype,
+    with their number and bytes; ``changes``: of the configuration.
+    """
+
+    steps: pd.DataFrame
+    buffers: pd.DataFrame
+    broadcasts: pd.DataFrame
+    changes: tuple[Change, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """What views are drawn from.
+
+    ``source``: the records of ``step``, and the notes that they need. ``step``: None where nothing
+    was recorded yet; ``hint`` says then what to do. ``width_px``: of the figure in the browser.
+    """
+
+    source: Source
+    step: int | None
+    history: History
+    hint: str = "nothing recorded yet"
+    width_px: int = 1100
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """What a view shows at a moment, as data.
+
+    ``sources``: every source of the figure; ``x``, ``y``: bounds of the axes; ``height_px``: of the
+    frame; ``x_label``: None leaves the figure's; ``y_labels``: position and text of each lane, None
+    for a numeric axis; ``y_label``: None leaves the figure's. ``empty``: there is nothing but the
+    title, so no axis and no legend either.
+    """
+
+    step: int
+    title: str
+    sources: dict[str, Columns]
+    x: tuple[float, float]
+    y: tuple[float, float]
+    height_px: int
+    x_label: str | None = None
+    y_label: str | None = None
+    y_labels: Sequence[tuple[float, str]] | None = None
+    empty: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveFigure:
+    """A figure, its sources by name, and what a theme sets on its models."""
+
+    plot: figure
+    sources: dict[str, ColumnDataSource]
+    themed: Callable[[Theme], Pairs]
+
+    @property
+    def themes(self) -> dict[str, Pairs]:
+        """The pairs of both themes by name."""
+        return {theme.name: self.themed(theme) for theme in (LIGHT, DARK)}
+
+
+@dataclasses.dataclass(frozen=True)
+class LiveView:
+    """``draw``: a figure without data; ``picture``: what it shows at a moment.
+
+    ``of_step``: it shows the moment's step only, not the last steps up to now.
+    """
+
+    name: str
+    draw: Callable[[], LiveFigure]
+    picture: Callable[[Moment], Picture]
+    of_step: bool = False
+
+
+def properties(drawn: LiveFigure, picture: Picture) -> Pairs:
+    """What a picture sets on the figure's models, beside the data of its sources."""
+    plot = drawn.plot
+    pairs: Pairs = [
+        (plot, {"frame_height": picture.height_px}),
+        (plot.title, {"text": title_text(picture.title)}),
+        (plot.x_range, _bounds(picture.x)),
+        (plot.y_range, _bounds(picture.y)),
+    ]
+    parts = (*plot.xaxis, *plot.yaxis, plot.xgrid[0], *plot.legend)
+    pairs += [(part, {"visible": not picture.empty}) for part in parts]
+    if picture.x_label is not None:
+        pairs.append((plot.xaxis[0], {"axis_label": untypeset(picture.x_label)}))
+    if picture.y_label is not None:
+        pairs.append((plot.yaxis[0], {"axis_label": untypeset(picture.y_label)}))
+    if picture.y_labels is not None:
+        ticks = [round(float(position), 3) for position, _ in picture.y_labels]
+        texts = [untypeset(text) for _, text in picture.y_labels]
+        pairs.append((plot.yaxis[0].ticker, {"ticks": ticks}))
+        overrides = dict(zip(ticks, texts, strict=True))
+        pairs.append((plot.yaxis[0], {"major_label_overrides": overrides}))
+    return pairs
+
+
+def show(drawn: LiveFigure, picture: Picture, theme: Theme | None = None) -> None:
+    """Put a picture, and the colours of a theme, into the figure here in Python."""
+    for model, values in properties(drawn, picture):
+        model.update(**values)
+    for name, columns in picture.sources.items():
+        drawn.sources[name].data = columns
+    if theme is not None:
+        for model, values in drawn.themed(theme):
+            model.update(**values)
+
+
+def title_text(title: str) -> str:
+    """A title in one line, cut where it would leave the figure, and never typeset."""
+    whole = " ".join(title.split())
+    cut = whole if len(whole) <= _LONGEST_TITLE else whole[: _LONGEST_TITLE - 1] + "…"
+    return untypeset(cut)
+
+
+def untypeset(text: str) -> str:
+    """The text such that BokehJS draws it as it is: a name may look like TeX."""
+    for mark, broken in _TEX.items():
+        text = text.replace(mark, broken)
+    return text
+
+
+def numbers(values: Any) -> np.ndarray:
+    """A column of float64."""
+    return np.asarray(values, np.float64)
+
+
+def columns(names: Sequence[str], rows: Sequence[dict[str, Any]], texts: Sequence[str]) -> Columns:
+    """Rows as columns: those named in ``texts`` as lists of text, the others as float64."""
+    return {
+        name: [str(row[name]) for row in rows]
+        if name in texts
+        else numbers([row[name] for row in rows])
+        for name in names
+    }
+
+
+def lane_axis(plot: figure) -> None:
+    """Make the vertical axis one of labelled lanes."""
+    plot.yaxis[0].ticker = FixedTicker(ticks=[])
+
+
+def _bounds(bounds: tuple[float, float]) -> dict[str, float]:
+    start, end = float(bounds[0]), float(bounds[1])
+    return {"start": start, "end": end, "reset_start": start, "reset_end": end}

@@ -1,0 +1,200 @@
+"""The quiet figure that views beside the timeline are drawn on: bars and lanes of quads."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from bokeh.models import (
+    CDSView,
+    ColumnDataSource,
+    Glyph,
+    GlyphRenderer,
+    GroupFilter,
+    HoverTool,
+    Legend,
+    LegendItem,
+    PanTool,
+    Quad,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    Segment,
+    TapTool,
+    Title,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+from ddpviz.views.live import Columns, Pairs, columns
+from ddpviz.views.palette import Theme
+
+FONT = "Helvetica, Arial, sans-serif"
+#: Columns of the sources of bars and of marks.
+BAR_COLUMNS = ("kind", "left", "right", "top", "bottom", "step", "head", "time", "detail")
+MARK_COLUMNS = ("x", "top", "bottom", "head", "time", "detail")
+TEXTS = ("kind", "head", "time", "detail", "text", "align", "baseline")
+
+#: Every value is escaped by BokehJS (no ``{safe}``): names come from the user's model.
+_TOOLTIP = (
+    '<div style="margin: -5px; padding: 6px 8px; max-width: 420px; white-space: pre-line; '
+    "overflow-wrap: anywhere; font-size: 12px; "
+    "background: var(--ddpviz-background, var(--jp-layout-color1, #fff)); "
+    'color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328))">'
+    '<b>@head</b>\n@time\n<span style="opacity: 0.75">@detail</span></div>'
+)
+_HATCH = {"hatch_pattern": "/", "hatch_scale": 7, "hatch_weight": 1, "hatch_alpha": 0.4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How bars of one kind look. ``colour``: None takes the theme's of exposed communication.
+
+    ``hatched``: derived or beyond a limit. Kinds without ``label`` are not in the legend.
+    """
+
+    label: str
+    colour: str | None
+    hatched: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Canvas:
+    """The figure, its sources "bars" and "marks", and the renderers by name."""
+
+    plot: figure
+    sources: dict[str, ColumnDataSource]
+    drawn: dict[str, GlyphRenderer]
+    kinds: Mapping[str, Kind]
+
+    def themed(self, theme: Theme) -> Pairs:
+        """What the theme sets."""
+        plot = self.plot
+        pairs: Pairs = [
+            (plot.title, {"text_color": theme.text}),
+            (plot.xgrid[0], {"grid_line_color": theme.grid}),
+            (plot.ygrid[0], {"grid_line_color": theme.grid}),
+            (self.drawn["marks"].glyph, {"line_color": theme.quiet_text}),
+        ]
+        if plot.legend:
+            pairs.append((plot.legend[0], {"label_text_color": theme.text}))
+        for name, kind in self.kinds.items():
+            for key in (name, f"key {name}"):
+                if key not in self.drawn:
+                    continue
+                glyph = self.drawn[key].glyph
+                if kind.colour is None:
+                    pairs.append((glyph, {"fill_color": theme.exposed_line}))
+                elif kind.hatched:
+                    pairs.append((glyph, {"hatch_color": theme.hatch}))
+        for axis in (*plot.xaxis, *plot.yaxis):
+            colours = {"major_label_text_color": theme.text, "axis_label_text_color": theme.text}
+            pairs.append((axis, colours))
+        return pairs
+
+
+def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: int) -> Canvas:
+    """An empty figure with bars of these kinds, from the back to the front, and marks on them."""
+    plot = figure(
+        title=Title(text="", text_font_size="13px", text_font=FONT),
+        x_range=Range1d(0, 1),
+        y_range=Range1d(0, 1),
+        frame_height=height_px,
+        sizing_mode="stretch_width",
+        min_width=280,
+        tools="",
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        min_border_right=16,
+    )
+    sources = {
+        "bars": ColumnDataSource(columns(BAR_COLUMNS, [], TEXTS)),
+        "marks": ColumnDataSource(columns(MARK_COLUMNS, [], TEXTS)),
+    }
+    edges: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
+    drawn = {}
+    for name, kind in kinds.items():
+        drawn[name] = plot.add_glyph(sources["bars"], _quad(kind, edges), name=name)
+        drawn[name].view = CDSView(filter=GroupFilter(column_name="kind", group=name))
+    marks = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.5, line_dash="dotted")
+    drawn["marks"] = plot.add_glyph(sources["marks"], marks, name="marks")
+    hovered = list(drawn.values())
+    drawn |= _legend(plot, kinds)
+    _axes(plot, x_label, y_label)
+    hover = HoverTool(
+        tooltips=_TOOLTIP, renderers=hovered, point_policy="follow_mouse", show_arrow=False
+    )
+    wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
+    tap = TapTool(renderers=[drawn[name] for name in kinds])
+    plot.add_tools(hover, PanTool(dimensions="width"), wheel, tap, ResetTool(), SaveTool())
+    plot.toolbar.active_scroll = wheel
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    return Canvas(plot, sources, drawn, kinds)
+
+
+def bars(rows: list[dict[str, Any]]) -> Columns:
+    """Rows of bars as the source has them."""
+    return columns(BAR_COLUMNS, rows, TEXTS)
+
+
+def marks(rows: list[dict[str, Any]]) -> Columns:
+    """Rows of marks as the source has them."""
+    return columns(MARK_COLUMNS, rows, TEXTS)
+
+
+def _quad(kind: Kind, edges: dict[str, Any]) -> Glyph:
+    if kind.colour is None:
+        return Quad(**edges, line_color=None)  # 200 outlines would be all that is seen
+    hatch: dict[str, Any] = _HATCH if kind.hatched else {}
+    colour = kind.colour
+    return Quad(**edges, fill_color=colour, line_color=colour, line_width=0.75, **hatch)
+
+
+def _legend(plot: figure, kinds: Mapping[str, Kind]) -> dict[str, GlyphRenderer]:
+    """Entries for all kinds, whatever the data has; their renderers are named "key …"."""
+    nowhere = ColumnDataSource({"x": [math.nan]})
+    edges: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), "x")
+    named = {name: kind for name, kind in kinds.items() if kind.label}
+    renderers = {
+        f"key {name}": plot.add_glyph(nowhere, _quad(kind, edges), name=f"key {name}")
+        for name, kind in named.items()
+    }
+    items = [
+        LegendItem(label=kind.label, renderers=[renderers[f"key {name}"]])
+        for name, kind in named.items()
+    ]
+    legend = Legend(
+        items=items,
+        orientation="horizontal",
+        location="left",
+        border_line_color=None,
+        background_fill_color=None,
+        label_text_font_size="11px",
+        label_text_font=FONT,
+        glyph_width=16,
+        glyph_height=14,
+        label_standoff=4,
+        spacing=10,
+        padding=0,
+        margin=2,
+    )
+    plot.add_layout(legend, "above")
+    return renderers
+
+
+def _axes(plot: figure, x_label: str, y_label: str) -> None:
+    plot.xaxis.axis_label = x_label
+    plot.yaxis.axis_label = y_label
+    for axis in (*plot.xaxis, *plot.yaxis):
+        axis.axis_line_color = None
+        axis.major_tick_line_color = None
+        axis.minor_tick_line_color = None
+        axis.major_label_text_font_size = "11px"
+        axis.major_label_text_font = FONT
+        axis.axis_label_text_font_size = "11px"
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font = FONT

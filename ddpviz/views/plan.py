@@ -1,0 +1,95 @@
+"""The bucket plan: parameters as registered, the first plan, the plan after the rebuild."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bokeh.models import ColumnDataSource, Quad, Text
+
+from ddpviz.views import live_canvas
+from ddpviz.views.live import (
+    Columns,
+    LiveFigure,
+    LiveView,
+    Moment,
+    Pairs,
+    Picture,
+    columns,
+    lane_axis,
+)
+from ddpviz.views.live_canvas import FONT, Kind
+from ddpviz.views.palette import Theme
+from ddpviz.views.plan_rows import PlanRows, plan_rows
+
+_HEIGHT_PX = 120.0
+_KINDS = {
+    "fill": Kind("filled, up to the limit", "#F0E442"),
+    "overshoot": Kind("beyond the limit: the tensor that closed it", "#F0E442", hatched=True),
+}
+#: Share of the axis beyond the longest bar, for the labels.
+_LABEL_SHARE = 0.5
+_BLOCKS = ("left", "right", "top", "bottom", "bucket", "colour", "edge", "head", "time", "detail")
+_LABELS = ("x", "y", "text")
+_TEXTS = ("colour", "head", "time", "detail", "text")
+
+
+def draw() -> LiveFigure:
+    """The figure without a plan."""
+    drawn = live_canvas.canvas(_KINDS, x_label="MiB", y_label="", height_px=round(_HEIGHT_PX))
+    plot = drawn.plot
+    drawn.sources["bars"].data = _bucket_bars([])
+    lane_axis(plot)
+    plot.ygrid.visible = False
+    blocks = ColumnDataSource(columns(_BLOCKS, [], _TEXTS))
+    labels = ColumnDataSource(columns(_LABELS, [], _TEXTS))
+    edges: dict[str, Any] = {side: side for side in ("left", "right", "top", "bottom")}
+    block = Quad(**edges, fill_color="colour", line_width="edge")
+    renderer = plot.add_glyph(blocks, block, name="blocks")
+    plot.hover[0].renderers = [*plot.hover[0].renderers, renderer]
+    text = Text(
+        x="x", y="y", text="text", text_baseline="middle", text_font_size="11px", x_offset=5
+    )
+    text.text_font = {"value": FONT}
+    plot.add_glyph(labels, text, name="labels")
+
+    def themed(theme: Theme) -> Pairs:
+        return [
+            *drawn.themed(theme),
+            (block, {"line_color": theme.background}),
+            (text, {"text_color": theme.text}),
+        ]
+
+    return LiveFigure(plot, {**drawn.sources, "blocks": blocks, "labels": labels}, themed)
+
+
+def picture(moment: Moment) -> Picture:
+    """Lanes of buckets, on one scale of bytes."""
+    rows = plan_rows(moment.source)
+    if rows is None:
+        hint = moment.hint if moment.step is None else "no bucket plan was recorded yet"
+        rows = PlanRows(hint, [], [], [], [], [], _HEIGHT_PX, 1.0)
+    return Picture(
+        step=-1 if moment.step is None else moment.step,
+        title=rows.title,
+        sources={
+            "bars": _bucket_bars(rows.bars),
+            "marks": live_canvas.marks(rows.marks),
+            "blocks": columns(_BLOCKS, rows.blocks, _TEXTS),
+            "labels": columns(_LABELS, rows.labels, _TEXTS),
+        },
+        x=(0.0, max(rows.longest_mib, 1e-6) * (1 + _LABEL_SHARE)),
+        y=(rows.height_px, 0.0),
+        height_px=round(rows.height_px),
+        y_labels=rows.lanes,
+        empty=not rows.lanes,
+    )
+
+
+def _bucket_bars(rows: list[dict[str, Any]]) -> Columns:
+    """Bars that stand for a bucket, not for a step."""
+    found = live_canvas.bars(rows)
+    found["bucket"] = found.pop("step")
+    return found
+
+
+VIEW = LiveView("plan", draw, picture, of_step=True)

@@ -1,0 +1,1 @@
+"""The explorer: real kernels and comms, real sessions where a test needs one."""
