@@ -1,60 +1,19 @@
-import type {
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ICommandPalette, showErrorMessage } from '@jupyterlab/apputils';
-import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
-import { ILauncher } from '@jupyterlab/launcher';
+import { actionsPlugin } from './plugins/actions';
+import { notebookPlugin } from './plugins/notebook';
+import { panelsPlugin } from './plugins/panels';
+import { sessionsPlugin } from './plugins/sessions';
+import { settingsPlugin } from './plugins/settings';
+import { sidebarPlugin } from './plugins/sidebar';
+import { statusPlugin } from './plugins/status';
+import { tourPlugin } from './plugins/tour';
 
-import { ddpvizIcon } from './icon';
-import { placeTour } from './tour';
-
-const OPEN_TOUR = 'ddpviz:open-tour';
-const CATEGORY = 'ddpviz';
-
-/** The command "Open the ddpviz Tour", in the palette and on a card of the launcher. */
-const tourPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'ddpviz:tour',
-  description: 'Opens the tour of ddpviz, a notebook that records real DDP.',
-  autoStart: true,
-  optional: [ICommandPalette, ILauncher, IDefaultFileBrowser],
-  activate: (
-    app: JupyterFrontEnd,
-    palette: ICommandPalette | null,
-    launcher: ILauncher | null,
-    browser: IDefaultFileBrowser | null
-  ) => {
-    app.commands.addCommand(OPEN_TOUR, {
-      label: args =>
-        args.isPalette === true ? 'Open the ddpviz Tour' : 'DDP tour',
-      caption: 'Record real DistributedDataParallel training and look at it',
-      icon: ddpvizIcon,
-      describedBy: {
-        args: {
-          type: 'object',
-          properties: { isPalette: { type: 'boolean' } }
-        }
-      },
-      execute: async () => {
-        const folder = browser?.model.path ?? '';
-        try {
-          const path = await placeTour(app.serviceManager.contents, folder);
-          await app.commands.execute('docmanager:open', { path });
-        } catch (error) {
-          await showErrorMessage(
-            'The tour could not be opened',
-            error instanceof Error ? error : String(error)
-          );
-        }
-      }
-    });
-    palette?.addItem({
-      command: OPEN_TOUR,
-      category: CATEGORY,
-      args: { isPalette: true }
-    });
-    launcher?.add({ command: OPEN_TOUR, category: 'Notebook', rank: 100 });
-  }
-};
-
-export default tourPlugin;
+export default [
+  tourPlugin,
+  settingsPlugin,
+  sessionsPlugin,
+  notebookPlugin,
+  panelsPlugin,
+  sidebarPlugin,
+  actionsPlugin,
+  statusPlugin
+];

@@ -1,0 +1,375 @@
+import type { BokehRoot } from './bokeh';
+import { bokehOf } from './bokeh';
+import { Emitter, Endings } from './emitter';
+import type { ViewUpdate } from './frame';
+import { unpack } from './frame';
+import type {
+  Figure,
+  FrameHeader,
+  Prediction,
+  SessionState,
+  Switch,
+  Values,
+  Watch
+} from './protocol';
+import { stepLimits } from './protocol';
+import type { Selected } from './selection';
+import type { Connection, Transport } from './transport';
+import { messageOf } from './transport';
+
+/** One who looks at a view: a figure in a panel or a cell. */
+export interface Watcher {
+  readonly view: string;
+  /** 0 while it cannot be seen. */
+  width_px: number;
+  draw(update: ViewUpdate): void;
+}
+
+/** What the kernel is told again although nothing changed, so that it keeps a quiet client. */
+const KEEP_ALIVE_MS = 20_000;
+/** A kernel that is watched says something each second, also while a cell runs. */
+const SILENCE_MS = 8000;
+const DEFAULT_RATE = 10;
+
+/**
+ * One session as the browser knows it: its newest state, what is looked at, and which step.
+ *
+ * All panels of a session share one, so a step or a bucket that is selected in one of them is
+ * selected in all.
+ */
+export class SessionClient {
+  readonly changed = new Emitter<undefined>();
+  readonly selection = new Emitter<Selected>();
+  /** The switches may differ from what was read last. */
+  readonly switchesChanged = new Emitter<undefined>();
+
+  state: SessionState | null = null;
+  /** Rises when the kernel's side may be another: figures are then fetched again. */
+  epoch = 0;
+  /** What the last action met, "" for nothing. */
+  problem = '';
+  selected: Selected = {};
+
+  private readonly _watchers = new Set<Watcher>();
+  private readonly _endings = new Endings();
+  private _step: 'newest' | number = 'newest';
+  private _rate = DEFAULT_RATE;
+  private _receivedAt = 0;
+  private _drawn: number | null = null;
+  private _heardAt = performance.now();
+  private _silent = false;
+  private _sequence = -1;
+  private _watchTimer: ReturnType<typeof setTimeout> | undefined;
+  private _lastWatch = '';
+  private _lastAck = 0;
+  private _disposed = false;
+
+  constructor(
+    readonly transport: Transport,
+    readonly session: string
+  ) {
+    const keepAlive = setInterval(() => {
+      this._lastWatch = '';
+      this._watchSoon();
+    }, KEEP_ALIVE_MS);
+    const listening = setInterval(() => {
+      this._listen();
+    }, 1000);
+    const onVisibility = () => {
+      // Nothing is sent to a hidden page: silence counts from now on.
+      this._heardAt = performance.now();
+      this._watchSoon();
+    };
+    document.addEventListener('visibilitychange', onVisibility);
+    this._endings.add(
+      transport.onFrame((header, buffer) => {
+        this._receive(header, buffer);
+      }),
+      transport.onConnection(connection => {
+        this._connectionChanged(connection);
+      }),
+      () => {
+        clearInterval(keepAlive);
+        clearInterval(listening);
+      },
+      () => {
+        document.removeEventListener('visibilitychange', onVisibility);
+      }
+    );
+    if (transport.connection === 'connected') {
+      this._connectionChanged('connected');
+    }
+  }
+
+  /** "waiting" also where the comms are open and the kernel is stuck, or was restarted. */
+  get connection(): Connection {
+    const { connection } = this.transport;
+    return connection === 'connected' && this._silent ? 'waiting' : connection;
+  }
+
+  /** Seconds since the state was true. */
+  get age_s(): number {
+    return this._receivedAt === 0
+      ? 0
+      : (performance.now() - this._receivedAt) / 1000;
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    clearTimeout(this._watchTimer);
+    this._endings.end();
+    this.transport.dispose();
+  }
+
+  // --- what is looked at -------------------------------------------------------------------------
+
+  /** Returns what ends it; after a change of `width_px` call `look()`. */
+  watch(watcher: Watcher): () => void {
+    this._watchers.add(watcher);
+    this._watchSoon();
+    return () => {
+      this._watchers.delete(watcher);
+      this._watchSoon();
+    };
+  }
+
+  look(): void {
+    this._watchSoon();
+  }
+
+  /** Frames per second, at most. */
+  set rate(rate: number) {
+    this._rate = Math.min(Math.max(rate, 0.5), DEFAULT_RATE);
+    this._watchSoon();
+  }
+
+  get step(): 'newest' | number {
+    return this._step;
+  }
+
+  /** The step that is shown: the newest that is drawn, or the one that the user stays at. */
+  get shownStep(): number | null {
+    if (this._step !== 'newest') {
+      return this._step;
+    }
+    if (this._drawn !== null) {
+      return this._drawn;
+    }
+    const limits = this.state === null ? null : stepLimits(this.state);
+    return limits === null ? null : limits[1];
+  }
+
+  /** Follow the newest step, or stay at one; kept inside what was recorded. */
+  lookAt(step: 'newest' | number): void {
+    const limits = this.state === null ? null : stepLimits(this.state);
+    const kept =
+      step === 'newest' || limits === null
+        ? step
+        : Math.min(Math.max(step, limits[0]), limits[1]);
+    if (kept !== this._step) {
+      this._step = kept;
+      this._watchSoon();
+      this.changed.emit(undefined);
+    }
+  }
+
+  /** Select in all views of the session. A step is also looked at. */
+  select(selected: Selected): void {
+    this.selected = selected;
+    this.selection.emit(selected);
+    if (selected.step !== undefined) {
+      this.lookAt(selected.step);
+    }
+  }
+
+  private _watchSoon(): void {
+    if (this._watchTimer === undefined && !this._disposed) {
+      this._watchTimer = setTimeout(() => {
+        this._watchTimer = undefined;
+        this._watchNow();
+      }, 0);
+    }
+  }
+
+  private _watchNow(): void {
+    if (this.transport.connection !== 'connected') {
+      return;
+    }
+    const seen = [...this._watchers].filter(watcher => watcher.width_px > 0);
+    const watch: Watch = {
+      session: this.session,
+      views: [...new Set(seen.map(watcher => watcher.view))].sort(),
+      step: this._step,
+      hidden: document.visibilityState === 'hidden',
+      width_px: Math.round(Math.max(0, ...seen.map(one => one.width_px))),
+      rate: this._rate
+    };
+    const key = JSON.stringify(watch);
+    if (key === this._lastWatch) {
+      return;
+    }
+    this._lastWatch = key;
+    this.transport.request('watch', watch).catch((error: unknown) => {
+      this._lastWatch = '';
+      this._met(error);
+    });
+  }
+
+  // --- what comes --------------------------------------------------------------------------------
+
+  private _listen(): void {
+    const quiet = performance.now() - this._heardAt > SILENCE_MS;
+    const silent = quiet && document.visibilityState === 'visible';
+    if (silent !== this._silent) {
+      this._silent = silent;
+      this.changed.emit(undefined);
+    }
+  }
+
+  private _connectionChanged(connection: Connection): void {
+    this._heardAt = performance.now();
+    this._silent = false;
+    if (connection === 'connected') {
+      this.epoch += 1;
+      this._sequence = -1;
+      this._lastWatch = '';
+      this.problem = '';
+      this._watchSoon();
+      this.switchesChanged.emit(undefined);
+    }
+    this.changed.emit(undefined);
+  }
+
+  private _receive(header: FrameHeader, buffer: DataView): void {
+    // Also frames of another session come here where both share a widget's model.
+    if (
+      header.state.session !== this.session ||
+      header.sequence <= this._sequence
+    ) {
+      return;
+    }
+    this._sequence = header.sequence;
+    this._heardAt = performance.now();
+    this._silent = false;
+    const [first] = Object.values(header.views);
+    this._drawn = (header.views['timeline'] ?? first)?.step ?? null;
+    this.learn(header.state);
+    try {
+      for (const [view, packed] of Object.entries(header.views)) {
+        const watchers = [...this._watchers].filter(one => one.view === view);
+        if (watchers.length > 0) {
+          const update = unpack(packed, buffer);
+          for (const watcher of watchers) {
+            watcher.draw(update);
+          }
+        }
+      }
+    } catch (error) {
+      this._met(error);
+    }
+    this._acknowledge(header.sequence);
+  }
+
+  /** Take a newer state of the session. */
+  learn(state: SessionState): void {
+    const before = this.state;
+    this.state = state;
+    this._receivedAt = performance.now() - 1000 * state.age_s;
+    if (before?.status !== state.status || before.workload !== state.workload) {
+      this.switchesChanged.emit(undefined);
+    }
+    this.changed.emit(undefined);
+  }
+
+  /**
+   * Say that the frame is drawn: after the browser has painted it, and no more often than the
+   * user wants. The kernel sends the next one only then, so a slow browser never has a queue.
+   */
+  private _acknowledge(sequence: number): void {
+    const acknowledge = () => {
+      this._lastAck = performance.now();
+      this.transport.request('ack', { sequence }).catch(() => {
+        // It was drawn all the same; the kernel sends one a second without.
+      });
+    };
+    const rest = this._lastAck + 1000 / this._rate - performance.now();
+    requestAnimationFrame(() => {
+      setTimeout(acknowledge, Math.max(0, rest));
+    });
+  }
+
+  // --- what is asked for -------------------------------------------------------------------------
+
+  async figure(view: string): Promise<Figure> {
+    const { result } = await this.transport.request('figure', {
+      session: this.session,
+      view
+    });
+    return result as Figure;
+  }
+
+  bokeh(version: string): Promise<BokehRoot> {
+    return bokehOf(version, async () => {
+      const { buffers } = await this.transport.request('bokehjs');
+      const [first] = buffers;
+      if (first === undefined) {
+        throw new Error(
+          'The kernel sent no BokehJS: is bokeh installed there?'
+        );
+      }
+      return new TextDecoder().decode(first);
+    });
+  }
+
+  async switches(): Promise<readonly Switch[]> {
+    const { result } = await this.transport.request('switches', {
+      session: this.session
+    });
+    return result as readonly Switch[];
+  }
+
+  async predict(values: Values): Promise<Prediction> {
+    const { result } = await this.transport.request('predict', {
+      session: this.session,
+      values
+    });
+    return result as Prediction;
+  }
+
+  /** Returns what it took, "re-wrapped". */
+  async set(values: Values): Promise<string> {
+    const { result } = await this.transport.request('set', {
+      session: this.session,
+      values
+    });
+    this.switchesChanged.emit(undefined);
+    const { outcome } = result as { outcome?: unknown };
+    return typeof outcome === 'string' ? outcome : 'done';
+  }
+
+  /** Do it; what it meets is in `problem`, and is thrown too. */
+  async act(
+    action: 'start' | 'stop' | 'restart' | 'close' | 'run',
+    args: object = {}
+  ): Promise<void> {
+    this.problem = '';
+    this.changed.emit(undefined);
+    try {
+      await this.transport.request(action, { session: this.session, ...args });
+    } catch (error) {
+      this._met(error);
+      throw error;
+    }
+  }
+
+  private _met(error: unknown): void {
+    if (!this._disposed && this.connection === 'connected') {
+      this.problem = messageOf(error);
+      this.changed.emit(undefined);
+    }
+  }
+}

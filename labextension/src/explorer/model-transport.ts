@@ -1,0 +1,104 @@
+import { Emitter } from './emitter';
+import type { FrameHeader, SessionState } from './protocol';
+import type { Connection, Reply, Transport } from './transport';
+import { Requests } from './transport';
+
+/** What anywidget's model offers of what is used here. */
+export interface WidgetModel {
+  get(name: string): unknown;
+  set(name: string, value: unknown): void;
+  save_changes(): void;
+  send(content: object): void;
+  on(event: 'msg:custom', callback: MessageCallback): void;
+  off(event: 'msg:custom', callback: MessageCallback): void;
+}
+
+type MessageCallback = (
+  content: Readonly<Record<string, unknown>>,
+  buffers: readonly DataView[]
+) => void;
+
+/** After that long without any answer, though some was asked for, the kernel is gone. */
+const SILENCE_MS = 15_000;
+
+/** The explorer's way to the kernel through a widget's model. */
+export class ModelTransport implements Transport {
+  private readonly _requests = new Requests();
+  private readonly _frames = new Emitter<[FrameHeader, DataView]>();
+  private readonly _connections = new Emitter<Connection>();
+  private readonly _sessions = new Emitter<readonly SessionState[]>();
+  private readonly _watchdog: ReturnType<typeof setInterval>;
+  private _connection: Connection = 'waiting';
+  private _heardAt = performance.now();
+
+  constructor(private readonly _model: WidgetModel) {
+    _model.on('msg:custom', this._receive);
+    this._watchdog = setInterval(() => {
+      const silent = performance.now() - this._heardAt > SILENCE_MS;
+      if (silent && this._requests.waiting > 0) {
+        this._become('disconnected');
+      }
+    }, 1000);
+  }
+
+  get connection(): Connection {
+    return this._connection;
+  }
+
+  async request(action: string, args: object = {}): Promise<Reply> {
+    if (this._requests.waiting === 0) {
+      // Silence counts from the first question that is not answered.
+      this._heardAt = performance.now();
+    }
+    return this._requests.ask(id => {
+      this._model.send({ request: id, action, args });
+    });
+  }
+
+  onFrame(
+    callback: (header: FrameHeader, buffer: DataView) => void
+  ): () => void {
+    return this._frames.subscribe(([header, buffer]) => {
+      callback(header, buffer);
+    });
+  }
+
+  onConnection(callback: (connection: Connection) => void): () => void {
+    return this._connections.subscribe(callback);
+  }
+
+  onSessions(
+    callback: (sessions: readonly SessionState[]) => void
+  ): () => void {
+    return this._sessions.subscribe(callback);
+  }
+
+  dispose(): void {
+    clearInterval(this._watchdog);
+    this._model.off('msg:custom', this._receive);
+    this._requests.rejectAll('The explorer was closed.');
+  }
+
+  private readonly _receive: MessageCallback = (content, buffers) => {
+    this._heardAt = performance.now();
+    this._become('connected');
+    if ('reply' in content) {
+      this._requests.settle(content['reply'], content, buffers);
+    } else if (content['type'] === 'frame') {
+      const header = content as unknown as FrameHeader;
+      this._frames.emit([
+        header,
+        buffers[0] ?? new DataView(new ArrayBuffer(0))
+      ]);
+    } else if (content['type'] === 'sessions') {
+      this._sessions.emit(content['sessions'] as readonly SessionState[]);
+    }
+  };
+
+  private _become(connection: Connection): void {
+    if (connection !== this._connection) {
+      this._connection = connection;
+      this._connections.emit(connection);
+    }
+  }
+}

@@ -1,0 +1,157 @@
+/** What the kernel and the browser say to each other; see ddpviz/explorer in Python. */
+
+export type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly Json[]
+  | { readonly [name: string]: Json };
+
+export type Status =
+  | 'idle'
+  | 'training'
+  | 'starting'
+  | 'restarting'
+  | 'loading'
+  | 'failed'
+  | 'closed'
+  | 'waiting';
+
+export interface RankState {
+  rank: number;
+  pid: number | null;
+  /** "starting", "idle", "stepping", "in <collective n (cause)>" or "dead". */
+  state: string;
+  device: string;
+  hostname: string;
+  step: number;
+}
+
+export interface Failure {
+  message: string;
+  rank: number | null;
+  step: number | null;
+}
+
+export interface SessionState {
+  session: string;
+  name: string;
+  workload: string;
+  backend: string;
+  world_size: number;
+  status: Status;
+  /** Why it is in that status, in one sentence; "" where there is nothing to say. */
+  reason: string;
+  step: number;
+  steps_per_second: number | null;
+  /** Exposed communication as a share of the step, 0 to 1. */
+  exposed_share: number | null;
+  step_ms: number | null;
+  overlap: number | null;
+  /** What to do next, "press Start to train"; "" for nothing. */
+  hint: string;
+  /** First and last step that can be looked at; empty or absent while there is none. */
+  follow_steps?: readonly number[] | null;
+  failure: Failure | null;
+  ranks: readonly RankState[];
+  age_s: number;
+  findings: number;
+  title: string;
+}
+
+export type SwitchKind =
+  'bool' | 'log-slider' | 'choice' | 'int' | 'float' | 'list';
+
+export interface Switch {
+  name: string;
+  label: string;
+  explanation: string;
+  kind: SwitchKind;
+  value: Json;
+  choices?: readonly Json[] | null;
+  min?: number | null;
+  max?: number | null;
+  step?: number | null;
+  group: 'first' | 'more';
+  /** What a change takes. */
+  needs: string;
+  /** Why it cannot be changed now; null where it can. */
+  disabled: string | null;
+  needs_by_choice?: Readonly<Record<string, string>> | null;
+}
+
+export type Values = Readonly<Record<string, Json>>;
+
+/** What a change will need, and why it is refused if it is. */
+export interface Prediction {
+  needs: string;
+  refused: string | null;
+}
+
+/** Properties that a theme sets, by the id of the model. */
+export type ThemePart = readonly (readonly [
+  string,
+  Readonly<Record<string, Json>>
+])[];
+
+export interface Figure {
+  /** Version of Bokeh that made it. */
+  bokeh: string;
+  item: {
+    readonly doc: Json;
+    readonly root_id: string;
+    readonly target_id?: string | null;
+  };
+  theme: { light: ThemePart; dark: ThemePart };
+  /** Id of the ColumnDataSource by the source's name. */
+  sources: Readonly<Record<string, string>>;
+  /** Ids of the figure's parts that the browser arranges: "plot", "title", "x_range", … */
+  parts?: Readonly<Record<string, string>>;
+  /** Changes when updates no longer fit the figure, and it is to be fetched again. */
+  structure: number;
+}
+
+/** [offset in bytes, count] of float64 in the frame's buffer, or the values themselves. */
+export type PackedColumn = readonly Json[];
+
+export interface PackedView {
+  structure: number;
+  step: number;
+  title: string;
+  properties?: Readonly<Record<string, Readonly<Record<string, Json>>>>;
+  sources?: Readonly<Record<string, Readonly<Record<string, PackedColumn>>>>;
+}
+
+export interface FrameHeader {
+  type: 'frame';
+  client?: string;
+  sequence: number;
+  state: SessionState;
+  views: Readonly<Record<string, PackedView>>;
+}
+
+export interface Watch {
+  session: string;
+  views: readonly string[];
+  step: 'newest' | number;
+  hidden: boolean;
+  width_px: number;
+  /** Frames per second that the user wants, at most. */
+  rate: number;
+}
+
+export const VIEWS = [
+  'timeline',
+  'steps',
+  'plan',
+  'buffers',
+  'overlap'
+] as const;
+export type ViewName = (typeof VIEWS)[number];
+
+/** First and last step that can be looked at, null while there is none. */
+export function stepLimits(state: SessionState): [number, number] | null {
+  const [first, last] = state.follow_steps ?? [];
+  return first === undefined || last === undefined ? null : [first, last];
+}

@@ -1,0 +1,182 @@
+"""The extension with real engines, in a real JupyterLab: found, steered, killed, found again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.chromium import chromium, needs_chromium
+from tests.lab.servers import TOKEN
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    needs_chromium,
+    pytest.mark.skipif(
+        not (Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "ddpviz").exists(),
+        reason="the extension is not installed: make test does it",
+    ),
+]
+
+_SESSION = """
+import ddpviz
+from ddpviz.explorer import announce
+session = ddpviz.Session(engines=2)
+session.load("convnet", bucket_cap_mb=1)
+announce(session)
+session.start()
+"""
+_BUSY = "import time; time.sleep(25)"
+_CARD = ".ddpviz-sidebar .ddpviz-card"
+
+
+class Page:
+    """JupyterLab in a browser, with what its console and its network had to say."""
+
+    def __init__(self, browser: Any, address: str):
+        self.page = browser.new_page(viewport={"width": 1366, "height": 768})
+        self.page.set_default_timeout(60_000)
+        self.errors: list[str] = []
+        self.outside: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on(
+            "console",
+            lambda said: self.errors.append(said.text) if said.type == "error" else None,
+        )
+        self.page.route(lambda url: urlsplit(url).hostname != "127.0.0.1", self._refuse)
+        self.page.goto(f"{address}/lab/tree/live.ipynb?reset&token={TOKEN}")
+        self.ready()
+
+    def _refuse(self, route: Any) -> None:
+        if route.request.url.startswith("http"):
+            self.outside.append(route.request.url)
+        route.abort()
+
+    def ready(self) -> None:
+        self.page.wait_for_function("window.jupyterapp?.restored")
+        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        self.page.wait_for_function(
+            "[...window.jupyterapp.serviceManager.kernels.running()].length > 0"
+        )
+
+    def command(self, name: str, wait: bool = True, **arguments: Any) -> None:
+        script = "([name, given]) => window.jupyterapp.commands.execute(name, given)"
+        script += ".then(() => null)" if wait else " && null"
+        self.page.evaluate(script, [name, arguments])
+
+    def run_next_cell(self) -> None:
+        self.command("docmanager:open", path="live.ipynb")
+        self.command("notebook:run-cell-and-select-next", wait=False)
+
+    def see(self, selector: str, text: str = "", seconds: float = 60) -> Any:
+        shown = self.page.locator(selector, has_text=text or None).locator("visible=true").first
+        shown.wait_for(timeout=1000 * seconds)
+        return shown
+
+
+@pytest.fixture
+def page(lab: str, tmp_path: Path) -> Iterator[Page]:
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"cell-{number}",
+            "source": source,
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        for number, source in enumerate([_SESSION, _BUSY])
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "root" / "live.ipynb").write_text(json.dumps(notebook))
+    with chromium() as browser:
+        page = Page(browser, lab)
+        try:
+            yield page
+        finally:
+            page.page.screenshot(path=str(tmp_path / "last.png"))
+
+
+def apply(page: Page, place: str) -> str:
+    """Apply the drafts there; what it did."""
+    page.see(f"{place} .ddpviz-mod-accept").click()
+    return str(page.see(f"{place} .ddpviz-outcome:not(:empty)").inner_text())
+
+
+def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) -> None:
+    page.command("ddpviz:show-sidebar")
+    page.see(".ddpviz-sidebar", "No DDP session runs")
+    page.run_next_cell()
+    page.see(f"{_CARD} .ddpviz-facts", "steps/s")
+    page.see(".ddpviz-status-button", "steps/s")
+    for view in ("timeline", "steps", "plan"):
+        page.command("ddpviz:open-panel", view=view)
+        page.see(".ddpviz-view .bk-Figure")
+    page.page.screenshot(path=str(tmp_path / "panels.png"))
+
+    # A cell runs: what is asked for in the sidebar does not wait for it.
+    page.run_next_cell()
+    page.page.wait_for_function(
+        "[...window.jupyterapp.serviceManager.kernels.running()][0].execution_state === 'busy'"
+    )
+    toggle = page.see(f"{_CARD} [data-switch$=_buffers] [role=switch]")
+    assert toggle.get_attribute("aria-checked") == "true"
+    toggle.click()
+    assert "re-wraps" in page.see(f"{_CARD} .ddpviz-apply", "What it takes").inner_text()
+    assert "re-wrapped" in apply(page, _CARD)
+    page.see(f"{_CARD} [data-action=stop]").click()
+    page.see(f"{_CARD} .ddpviz-pill", "idle", seconds=20)
+    assert page.page.locator(".jp-InputPrompt", has_text="[*]").count() == 1, "the cell has ended"
+    page.see(f"{_CARD} [data-action=start]").click()
+    page.see(f"{_CARD} .ddpviz-pill", "training")
+
+    page.page.reload()
+    page.ready()
+    page.page.wait_for_function("document.querySelectorAll('.ddpviz-panel').length === 3")
+    page.see(".ddpviz-view .bk-Figure")
+    page.page.screenshot(path=str(tmp_path / "reloaded.png"))
+    page.see(f"{_CARD} [data-action=stop]").click()
+    page.see(f"{_CARD} .ddpviz-pill", "idle")
+    assert page.errors == []
+    assert page.outside == []
+
+
+def test_killed_ranks_are_named_and_restart_brings_them_back(page: Page, tmp_path: Path) -> None:
+    page.run_next_cell()
+    page.see(".ddpviz-status-button", "steps/s")
+    page.command("ddpviz:open-panel", view="explorer")
+    explorer = ".ddpviz-panel .ddpviz-explorer"
+    page.see(f"{explorer} .bk-Figure")
+    page.see(f"{explorer} [data-action=kill]:not([aria-disabled])").click()
+    page.see(f"{explorer} .ddpviz-pill", "failed")
+    assert "SIGKILL" in page.see(f"{explorer} .ddpviz-why").inner_text()
+    page.see(f"{explorer} .ddpviz-action-reason", "were killed")
+    page.page.screenshot(path=str(tmp_path / "killed.png"))
+    page.see(f"{explorer} [data-action=restart]").click()
+    page.see(f"{explorer} .ddpviz-pill", "idle")
+
+    # A new kernel has no session: the panel waits, and takes the next one.
+    page.page.evaluate(
+        """async () => {
+            const { kernels } = window.jupyterapp.serviceManager;
+            const [model] = [...kernels.running()];
+            await kernels.connectTo({ model, handleComms: false }).restart();
+        }"""
+    )
+    page.see(".ddpviz-panel .ddpviz-waiting", "run the cell that makes one")
+    page.command("docmanager:open", path="live.ipynb")
+    page.command("notebook:move-cursor-up")
+    page.run_next_cell()
+    page.see(".ddpviz-status-button", "steps/s")
+    page.command("ddpviz:open-panel", view="explorer")
+    page.see(f"{explorer} .ddpviz-pill", "training")
+    page.see(f"{explorer} [data-action=stop]").click()
+    page.see(f"{explorer} .ddpviz-pill", "idle")
+    assert page.errors == []
