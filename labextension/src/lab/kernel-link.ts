@@ -14,6 +14,13 @@ export type KernelCondition =
 
 const REOPEN_MS = 1000;
 const LOST_MS = 6000;
+
+/**
+ * How long nothing is sent to a kernel that restarts: JupyterLab then closes its socket and opens
+ * another. jupyter_server 2.21 takes what arrives in the first one's last moment for a message of
+ * the old protocol, and with it gigabytes of memory.
+ */
+const CALM_MS = 3000;
 const MENTIONS_DDPVIZ = /\bddpviz\b|%ddp/;
 
 /**
@@ -38,6 +45,7 @@ export class KernelLink {
   private _mentioned = false;
   private _askAtIdle = false;
   private _asking = false;
+  private _restartedAt = 0;
   private _askAgain = false;
   private _askedOnce = false;
   private _disposed = false;
@@ -98,6 +106,11 @@ export class KernelLink {
       this._kernel === null ||
       this._finder?.connection === 'connected'
     ) {
+      return;
+    }
+    const wait = this._restartedAt + CALM_MS - Date.now();
+    if (wait > 0) {
+      setTimeout(() => void this.ask(anew), wait);
       return;
     }
     this._asking = true;
@@ -258,6 +271,7 @@ export class KernelLink {
       case 'starting':
       case 'restarting':
       case 'autorestarting':
+        this._restartedAt = Date.now();
         forgetSubshells(kernel);
         this._lose('The kernel restarts.', 'restarting');
         this._forgetSessions();
