@@ -78,9 +78,10 @@ class Loaded:
         self.facts = dataclasses.replace(facts(self._crew), built=self._crew.values(outcomes)[0])
         self._crew.first_step = self._crew.next_step
 
-    def advance(self, steps: int) -> float:
-        """So many steps; returns the mean of the ranks' last losses."""
+    def advance(self, most: int | None = None) -> tuple[int, float]:
+        """A chunk of steps, so many at most; how many, and the mean of the ranks' last losses."""
         crew, begin = self._crew, time.monotonic()
+        steps = self.chunk if most is None else min(self.chunk, most)
         # Code of the user's on the ranks may have taken steps of its own in between.
         crew.first_step = crew.next_step - self.step
         done = crew.ask("run", lambda rank: (steps, crew.next_own_step, crew.watched()))
@@ -90,7 +91,7 @@ class Loaded:
         self.chunk = max(1, min(2 * steps, int(_CHUNK_SECONDS / max(seconds, 1e-6))))
         if self.settings.steps_per_second is not None:
             self._due = max(begin, self._due) + steps / self.settings.steps_per_second
-        return float(sum(one.loss for one in done.values()) / len(done))
+        return steps, float(sum(one.loss for one in done.values()) / len(done))
 
     def early_s(self) -> float:
         """How long to wait before the next chunk, where steps per second are limited.
@@ -110,6 +111,7 @@ class Loaded:
         before then holds again.
         """
         change, before = self.plan(values), self.settings
+        self.chunk = 1  # who knows how long a step takes from now on
         if RELOADED in change.takes:
             self._reload(change.settings, before)
         if REWRAPPED in change.takes:

@@ -141,9 +141,9 @@ class Session:
                     time.sleep(min(loaded.early_s(), 0.1))
                     if loaded.early_s():
                         continue
-                    now = min(loaded.chunk, steps - done)
-                    loss = f"loss {work.do(lambda now=now: loaded.advance(now)):.4g}"  # type: ignore
-                    done += now
+                    left = steps - done
+                    took, last = work.do(lambda left=left: loaded.advance(left))  # type: ignore
+                    done, loss = done + took, f"loss {last:.4g}"
                 progress.update(done, loss)
         finally:
             work.end_training(training)

@@ -147,7 +147,9 @@ def _wait_until_due(state: RankState) -> None:
     if rate is None:
         return
     time.sleep(max(0.0, min(state.due - time.monotonic(), 1 / rate)))
-    state.due = max(state.due, time.monotonic() - 1 / rate) + 1 / rate
+    now = time.monotonic()
+    # Counted from when it was due, so that short sleeps too long do not add up.
+    state.due = (state.due if now - state.due < 1 / rate else now) + 1 / rate
 
 
 @contextlib.contextmanager

@@ -269,7 +269,7 @@ class Work:
             if early_s:
                 time.sleep(min(early_s, _EARLY_SECONDS))
             else:
-                loaded.advance(loaded.chunk)
+                loaded.advance()
         except BaseException as error:
             if not self.stopping:
                 tell(error)

@@ -170,6 +170,21 @@ def test_steps_per_second_are_limited_and_changes_need_not_wait_for_the_next(
     session.stop()
 
 
+def test_a_chunk_of_quick_steps_does_not_become_one_of_slow_steps(session: Session) -> None:
+    """stop() would take it for a rank that hangs."""
+    session.load("mlp", layers=1, width=8).run(200)
+    session.start()
+    session.configure(delay_ms={0: 900})
+    begin = time.monotonic()
+    session.stop()
+    assert time.monotonic() - begin < 4
+    session.configure(delay_ms=None, steps_per_second=1)
+    session.run(1)
+    session.start()
+    session.stop()
+    assert session.failure is None
+
+
 def test_what_is_no_argument_of_ddp_is_noted_as_well(session: Session) -> None:
     session.load("mlp").run(1)
     session.configure(accumulation=2)
