@@ -59,7 +59,8 @@ class Page:
         route.abort()
 
     def ready(self) -> None:
-        self.page.wait_for_function("window.jupyterapp?.restored")
+        self.page.wait_for_function("window.jupyterapp")
+        self.page.evaluate("window.jupyterapp.restored.then(() => null)")
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
         self.page.wait_for_function(
             "[...window.jupyterapp.serviceManager.kernels.running()].length > 0"
@@ -106,7 +107,7 @@ def page(lab: str, tmp_path: Path) -> Iterator[Page]:
 
 def apply(page: Page, place: str) -> str:
     """Apply the drafts there; what it did."""
-    page.see(f"{place} .ddpviz-mod-accept").click()
+    page.see(f"{place} .ddpviz-apply .ddpviz-mod-accept").click()
     return str(page.see(f"{place} .ddpviz-outcome:not(:empty)").inner_text())
 
 
@@ -123,9 +124,7 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
 
     # A cell runs: what is asked for in the sidebar does not wait for it.
     page.run_next_cell()
-    page.page.wait_for_function(
-        "[...window.jupyterapp.serviceManager.kernels.running()][0].execution_state === 'busy'"
-    )
+    page.see(".jp-InputPrompt", "[*]")
     toggle = page.see(f"{_CARD} [data-switch$=_buffers] [role=switch]")
     assert toggle.get_attribute("aria-checked") == "true"
     toggle.click()
