@@ -166,7 +166,7 @@ def test_steps_per_second_are_limited_and_changes_need_not_wait_for_the_next(
     session.start()
     begin = time.monotonic()
     assert session.configure(steps_per_second=None) == "from the next step"
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30  # a bound for what hangs, on a shared machine
     session.stop()
 
 

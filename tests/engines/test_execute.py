@@ -207,6 +207,7 @@ def test_a_collective_that_only_one_rank_entered_is_cancelled(session: Session) 
     code = "print('in', flush=True)\ndist.all_reduce(torch.ones(3))"
     execution = session.execute(code, [0], printed)
     printed.wait_for("in")
+    time.sleep(1)  # it is said before it is done
     begin = time.monotonic()
     execution.cancel()
     assert execution.wait(CANCEL_SECONDS)

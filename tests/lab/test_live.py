@@ -26,10 +26,8 @@ pytestmark = [
 
 _SESSION = """
 import ddpviz
-from ddpviz.explorer import announce
 session = ddpviz.Session(engines=2)
 session.load("convnet", bucket_cap_mb=1)
-announce(session)
 session.start()
 """
 _BUSY = "import time; time.sleep(25)"
