@@ -70,4 +70,4 @@ class RankState:
 
     def watch(self, live: bool) -> None:
         """Whether somebody watches: what is recorded then leaves more often."""
-        self.recorder._outlet.interval_s = LIVE_FLUSH_SECONDS if live else FLUSH_SECONDS
+        self.recorder.flush_interval_s = LIVE_FLUSH_SECONDS if live else FLUSH_SECONDS

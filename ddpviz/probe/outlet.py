@@ -69,7 +69,7 @@ class Outlet:
         """A note goes out before the records that refer to it, and at once: the ring has no notes.
 
         By the flush thread: flushing here would put milliseconds of file and network work between
-        a bucket's launch and the end of its backward, and show them as hidden communication.
+        a bucket's launch and the end of its backward, and so into what is measured.
         """
         with self._lock:
             self._notes.append(note)

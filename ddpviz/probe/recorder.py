@@ -354,6 +354,15 @@ class Recorder:
         self.flush()
 
     @property
+    def flush_interval_s(self) -> float:
+        """Seconds between two flushes; may be set while it records."""
+        return self._outlet.interval_s
+
+    @flush_interval_s.setter
+    def flush_interval_s(self, seconds: float) -> None:
+        self._outlet.interval_s = seconds
+
+    @property
     def current(self) -> str:
         """What this rank is in right now, for a person; empty outside any collective."""
         return self.collectives.current
