@@ -28,7 +28,7 @@ _GRACE_SECONDS = 2.0
 _DYING_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _LATE_BATCH_SECONDS = 0.5
-_LATE_OUTPUT_SECONDS = 0.5
+_LATE_OUTPUT_SECONDS = 1.0
 _AGAIN_SECONDS = 10.0
 
 
@@ -129,7 +129,7 @@ def ask(
     ``give_up`` is asked now and then: a reason ends the task, as ``limit_s`` does. ``kill``:
     whether what has not come back is killed then, or left to what it does. ``directory``: where
     ranks leave their stacks. ``output``: takes what ranks print, else it is printed here.
-    ``heard``: told of each outcome at once; then what was printed is waited for, too.
+    ``heard``: told of each outcome at once. What was printed is out when this returns.
     """
     outcomes: dict[int, Outcome] = {}
     waiting: dict[int, tuple[Member, Any]] = {}
@@ -166,8 +166,7 @@ def ask(
             left = [member for member, _ in waiting.values()]
             outcomes |= _kill(engines, left, directory) if kill else _leave_alone(left)
             break
-    if heard is not None:
-        wire.drain(heard_from, _LATE_OUTPUT_SECONDS)
+    wire.drain(heard_from, _LATE_OUTPUT_SECONDS)
     return outcomes
 
 
