@@ -294,7 +294,7 @@ def test_a_rank_that_is_late_is_the_finding_of_that_step(
     sentence = analysis.finding(recording, LATE_STEP)
     told = re.fullmatch(
         r"rank 0 waited (\d+) ms for rank 1 in bucket (\d)(, \d+ ms of it exposed)?; "
-        r"transferring it took [\d.]+ [mµ]s",
+        r"transferring it took [\d.]+ [mµ]s( \(derived\))?",
         sentence,
     )
     assert told, sentence

@@ -122,8 +122,8 @@ def test_in_jupyterlab_a_cells_figure_follows_the_theme(browser: Any, tmp_path: 
     with jupyterlab(tmp_path, cells, "JupyterLab Dark") as address:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.goto(address)
-        page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click(timeout=60_000)
-        page.keyboard.press("Shift+Enter")
+        page.wait_for_function(_READY, timeout=90_000)
+        page.evaluate("window.jupyterapp.commands.execute('notebook:run-cell') && null")
         page.wait_for_function(
             f"(title) => window.Bokeh?.documents?.length > 0 && ({_COLOURS})().title == title",
             arg=DARK.text,
@@ -136,6 +136,12 @@ def test_in_jupyterlab_a_cells_figure_follows_the_theme(browser: Any, tmp_path: 
         page.wait_for_function(f"(title) => ({_COLOURS})().title == title", arg=LIGHT.text)
         assert page.evaluate(_COLOURS) == colours(LIGHT)
 
+
+#: A key pressed before that may run nothing.
+_READY = """() => {
+  const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel
+  return kernel?.connectionStatus == "connected" && kernel.status == "idle"
+}"""
 
 #: How far the legend's last entry goes beyond what is around the figure, in px.
 _OVERHANG = """() => {
