@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpviz.probe.fingerprints import check_every
 from ddpviz.probe.recorder import LEVELS, Recorder, check_free, check_module
 from ddpviz.recording import RankWriter, Recording, ring_path
 
@@ -61,17 +62,22 @@ class Attachment:
         self.close()
 
 
-def attach(modules: Any, out: str | Path | None = None, *, level: str = "default") -> Attachment:
+def attach(
+    modules: Any, out: str | Path | None = None, *, level: str = "default", fingerprints: int = 0
+) -> Attachment:
     """Record a DistributedDataParallel module (or several) from now on.
 
     ``out``: a directory, the same on every rank of a host, new or empty of this rank's files;
     None keeps the records in memory (``attachment.recording``). ``level``: "default", or "summary"
-    without the parts of a forward and without when each gradient was ready. Call it on every
-    rank, between two steps; DDP modules built while attached are recorded as well.
+    without the parts of a forward and without when each gradient was ready. ``fingerprints``: in
+    every so many steps (0: in none) hash parameters, gradients and buffers, so that
+    ``recording.replicas()`` tells whether they are equal on all ranks; that reads each of them,
+    and on CUDA the host waits for it. Call it on every rank, with the same arguments, between two
+    steps; DDP modules built while attached are recorded as well.
 
-    Raises TypeError for anything but DDP modules, ValueError for an unknown level, RuntimeError
-    where this process is being recorded already, FileExistsError where ``out`` holds this rank's
-    recording. Whatever goes wrong, no file of this rank is left in ``out``.
+    Raises TypeError for anything but DDP modules, ValueError for an unknown level or how often,
+    RuntimeError where this process is being recorded already, FileExistsError where ``out`` holds
+    this rank's recording. Whatever goes wrong, no file of this rank is left in ``out``.
     """
     found = (
         list(modules) if isinstance(modules, Iterable) and not _is_module(modules) else [modules]
@@ -80,16 +86,18 @@ def attach(modules: Any, out: str | Path | None = None, *, level: str = "default
         check_module(module)
     if level not in LEVELS:
         raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
+    check_every(fingerprints)
     check_free()
     if out is not None:
-        return Attachment(_to_directory(Path(out), level, found), None, Path(out))
+        recorder = _to_directory(Path(out), level, fingerprints, found)
+        return Attachment(recorder, None, Path(out))
     recording = Recording()
-    recorder = Recorder(sinks=[recording.append], level=level)
+    recorder = Recorder(sinks=[recording.append], level=level, fingerprints=fingerprints)
     _follow(recorder, found)
     return Attachment(recorder, recording, None)
 
 
-def _to_directory(out: Path, level: str, modules: list[Any]) -> Recorder:
+def _to_directory(out: Path, level: str, fingerprints: int, modules: list[Any]) -> Recorder:
     rank = dist.get_rank() if dist.is_initialized() else 0
     ours = f"rank-{rank:04d}.*"
     if list(out.glob(ours)):
@@ -101,7 +109,12 @@ def _to_directory(out: Path, level: str, modules: list[Any]) -> Recorder:
     try:
         writer = RankWriter(out, rank)
         try:
-            recorder = Recorder(sinks=[writer], level=level, ring_path=ring_path(out, rank))
+            recorder = Recorder(
+                sinks=[writer],
+                level=level,
+                ring_path=ring_path(out, rank),
+                fingerprints=fingerprints,
+            )
         except BaseException:
             writer.close()
             raise

@@ -15,7 +15,7 @@ import dataclasses
 import enum
 import json
 import struct
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Kind(enum.IntEnum):
     #: The first DDP forward with gradients since the last step begins; the optimizer's step ends.
     #: Or an explicit ``recorder.step()`` block, where one step has several optimizers.
     STEP = 16
-    #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD.
+    #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD, SYNC_DUE, SINK.
     FORWARD = 17
     #: ``DDP.forward`` entered; ``DDP._run_ddp_forward`` entered: what DDP does before the module.
     PRE_FORWARD = 18
@@ -109,6 +109,9 @@ class Kind(enum.IntEnum):
     REBUILD = 27
     #: ``register_comm_hook``'s Python callable entered; left. ``index``: bucket's launch order.
     COMM_HOOK = 28
+    #: ``DDP._find_common_rank`` entered; left (Join only). ``index``: the rank it chose; ``cause``:
+    #: for what, BUFFERS or JOIN (the final model).
+    COMMON_RANK = 29
 
     # Collectives: two points joined by (rank, group, sequence).
     #: A collective is handed to the process group (tap, host clock). ``sequence``: its number in
@@ -127,9 +130,12 @@ class Kind(enum.IntEnum):
     #: A rank failed. ``label``: the error in one line.
     FAILED = 50
 
+    #: Fingerprints were begun; taken: the recorder's own time, in sampled steps only.
+    #: ``index``: number of tensors; ``label``: the note's ``what``.
+    FINGERPRINT = 65
+
     # Reserved for later issues, numbered now so that files stay readable.
     GRAPH = 64
-    FINGERPRINT = 65
     STALL = 66
 
 
@@ -177,6 +183,8 @@ class Flag(enum.IntFlag):
     DELAYED = 64  # static_graph's first iteration: all buckets reduced after the backward
     ENQUEUED = 128  # the end is when the work was enqueued (CUDA), not when it ran
     FAILED = 256  # the span ended by an exception
+    SYNC_DUE = 512  # require_forward_param_sync was True when this forward began
+    SINK = 1024  # this forward's output has _DDPSink as its grad_fn
 
 
 # --- notes -------------------------------------------------------------------------------------
@@ -289,7 +297,8 @@ class Failure:
 class Unavailable:
     """What cannot be seen of a module, and why: nothing may be concluded from its absence.
 
-    ``what``: "buckets". ``why``: completes "not available here, because".
+    ``what``: "buckets", "unused parameters", or "walk" of a step. ``why``: completes "not available
+    here, because".
     """
 
     module: int
@@ -298,15 +307,101 @@ class Unavailable:
     why: str
 
 
-Note: TypeAlias = Label | Process | Group | Module | Plan | Configuration | Failure | Unavailable
-_NOTES: dict[str, Any] = {
-    cls.__name__.lower(): cls
-    for cls in (Label, Process, Group, Module, Plan, Configuration, Failure, Unavailable)
-}
+@dataclasses.dataclass(frozen=True)
+class Unused:
+    """Parameters (indices, ascending) of which this rank had no gradient to give.
+
+    As the Reducer's own map of used parameters has it when it is handed to the process group
+    (``find_unused_parameters``, and ``static_graph``'s first iteration): in no backward since the
+    last reduction. Written at first and when it changes, so it holds from ``iteration`` on.
+    """
+
+    module: int
+    iteration: int
+    time_ns: int
+    parameters: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffers:
+    """Buffers (names) whose tensor object is another one than at the last sync of buffers."""
+
+    module: int
+    iteration: int
+    time_ns: int
+    reassigned: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprints:
+    """What a rank's tensors held at one moment of a step: one entry each, in the Module's order.
+
+    ``what``: "parameters" and "buffers" (after the step), "gradients" (after the backward that
+    reduced them), "buffers before" and "buffers after" (around their sync). ``hashes``: 16 hex
+    digits, equal if and only if the bytes are (as far as 64 bits can tell), "" for a tensor that
+    is not there (a gradient of None). ``norms``: Euclidean, in float64; None where it is not
+    finite, or there is no tensor. ``nonfinite``: how many elements are NaN or infinite.
+    """
+
+    module: int
+    step: int
+    iteration: int
+    time_ns: int
+    what: str
+    hashes: tuple[str, ...]
+    norms: tuple[float | None, ...]
+    nonfinite: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A call that ran. ``depth``: from 0, of the outermost recorded.
+
+    ``file``: from "torch/" on for torch's own, "" for a builtin of torch's C extension, whose
+    ``line`` is 0; else ``line`` is where it was entered: where the function begins, or the yield
+    that a generator resumed at. ``function``: with its class from Python 3.11 on. ``called_at``:
+    the line of the frame above from which it was called, 0 where that is not torch's or C++.
+    """
+
+    depth: int
+    file: str
+    function: str
+    line: int
+    called_at: int
+    begin_ns: int
+    end_ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """The Python functions, and builtins of torch, that really ran in one step, as they began."""
+
+    module: int
+    step: int
+    time_ns: int
+    frames: tuple[Frame, ...]
+
+
+Note: TypeAlias = (
+    Label
+    | Process
+    | Group
+    | Module
+    | Plan
+    | Configuration
+    | Failure
+    | Unavailable
+    | Unused
+    | Buffers
+    | Fingerprints
+    | Walk
+)
+_NOTES: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Note)}
 _NESTED: dict[str, dict[Any, Any]] = {
     "parameters": {Module: Tensor},
     "buffers": {Module: Tensor},
     "buckets": {Plan: Bucket},
+    "frames": {Walk: Frame},
 }
 
 

@@ -7,11 +7,18 @@ The same recording always gives the same table; nothing here keeps state or writ
 from __future__ import annotations
 
 from ddpviz.analysis.buckets import buckets
+from ddpviz.analysis.buffer_values import buffer_values
 from ddpviz.analysis.buffers import buffers
 from ddpviz.analysis.collectives import collectives
+from ddpviz.analysis.construction_parts import construction
+from ddpviz.analysis.countdown import countdown
+from ddpviz.analysis.finalizes import finalize
 from ddpviz.analysis.finding import finding
+from ddpviz.analysis.forward_graph import forward_graph
 from ddpviz.analysis.overlap import overlap
+from ddpviz.analysis.plan_reasons import plan_reasons
 from ddpviz.analysis.plans import plans
+from ddpviz.analysis.replicas import replicas
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.steps import steps
 from ddpviz.analysis.units import format_bytes, format_duration
@@ -19,12 +26,19 @@ from ddpviz.analysis.units import format_bytes, format_duration
 __all__ = [
     "Source",
     "buckets",
+    "buffer_values",
     "buffers",
     "collectives",
+    "construction",
+    "countdown",
+    "finalize",
     "finding",
     "format_bytes",
     "format_duration",
+    "forward_graph",
     "overlap",
+    "plan_reasons",
     "plans",
+    "replicas",
     "steps",
 ]

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis.calls import UNSPLIT, Unsplit, arrivals, calls, of_buckets
+from ddpviz.analysis.calls import UNSPLIT, Arrivals, Unsplit, arrivals, calls
 from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
@@ -15,11 +15,13 @@ from ddpviz.analysis.tables import (
     check_step,
     find,
     listed,
-    ordered,
     pick,
+    row_type,
+    rows,
     run_keys,
     segments,
     since_ms,
+    sorted_rows,
     split_run_keys,
     table,
 )
@@ -52,6 +54,8 @@ _SCHEMA = {
     "derived": "str",
     "unsplit": "str",
 }
+#: Rows of :func:`bucket_rows`: times are 0 where unknown, other numbers -1, lengths NaN.
+BUCKET = row_type(_SCHEMA)
 #: A run (rank, module, iteration) and a bucket in one key: run position, launch order.
 _BUCKET_BITS = 31
 
@@ -83,31 +87,49 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
-    return bucket_table(source, step)
+    made = table(_SCHEMA, reduced_rows(source, step, plan_index(source)))
+    made.attrs["clipped"] = int(made["derived"].str.contains("last_launched_ns").sum())
+    return made
 
 
-def bucket_table(source: Source, step: int | None = None) -> pd.DataFrame:
-    """The table of :func:`buckets`; of a step that was not recorded without rows."""
+def reduced_rows(source: Source, step: int | None, index: PlanIndex) -> np.ndarray:
+    """The rows of :func:`buckets`; none of a step that was not recorded."""
     every_call = calls(source, step)
-    reduced = _told_apart(of_buckets(every_call))
-    ready = _told_apart(source.records(kinds=Kind.GRAD_READY, steps=listed(step)))
+    reached = arrivals(source, every_call, every_call, step is None)
+    return bucket_rows(source, step, every_call, reached, index)
+
+
+def bucket_rows(
+    source: Source, step: int | None, every_call: np.ndarray, reached: Arrivals, index: PlanIndex
+) -> np.ndarray:
+    """The rows of :func:`buckets`, of dtype :data:`BUCKET`; none of a step that was not recorded.
+
+    ``every_call``: :func:`calls` of the same step; ``reached``: who came last at each of them.
+    """
+    of_bucket = (every_call["cause"] == Cause.BUCKET) & (every_call["index"] >= 0)
+    reduces = np.flatnonzero(of_bucket & (every_call["module"] < SHARED_ID))
+    reduced = every_call[reduces]
+    ready = source.records(kinds=Kind.GRAD_READY, steps=listed(step))
+    ready = ready[ready["module"] < SHARED_ID]
     finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
-    runs = np.unique(np.concatenate([run_keys(reduced), run_keys(ready)]))
-    index = plan_index(source)
+    of_reduced, of_ready = run_keys(reduced), run_keys(ready)
+    runs = np.unique(np.concatenate([of_reduced, of_ready]))
     plan = index.at(runs)
     copied_ns = _finalized_ns(finalize, runs)
 
-    launch = _launches(reduced, runs)
-    filled = _fillings(ready, runs, plan, index)
-    unfinished = (copied_ns == 0) & ~np.isin(runs, run_keys(_unassigned(every_call)))
-    keep = np.isin(filled.keys, launch.keys) | unfinished[filled.keys >> _BUCKET_BITS]
-    keys = np.union1d(launch.keys, filled.keys[keep])
+    launch = _launches(reduced, find(runs, of_reduced))
+    filled = _fillings(ready, find(runs, of_ready), plan, index)
+    hooked = np.isin(runs, run_keys(_unassigned(every_call)))
+    unfinished = (copied_ns == 0) & ~hooked
+    known = find(launch.keys, filled.keys) >= 0
+    keep = ~known & unfinished[filled.keys >> _BUCKET_BITS]
+    keys = np.sort(np.concatenate([launch.keys, filled.keys[keep]]))
 
     run, bucket = keys >> _BUCKET_BITS, keys & ((1 << _BUCKET_BITS) - 1)
     at = find(launch.keys, keys)
     of_fill = find(filled.keys, keys)
     first_call = reduced[launch.first]
-    who = arrivals(source, first_call, every_call, step is None)
+    who = reached.take(reduces[launch.first])
     rank, module, iteration = split_run_keys(runs[run])
     in_plan = index.bucket(plan[run], bucket)
     parameters = pick(index.bucket_parameters, in_plan, 0)
@@ -123,12 +145,16 @@ def bucket_table(source: Source, step: int | None = None) -> pd.DataFrame:
     unsplit = np.where((launch.flags & Flag.ENQUEUED) != 0, Unsplit.ENQUEUED, who.unsplit)
     unsplit = pick(unsplit, at, Unsplit.SPLIT)
     split = unsplit == Unsplit.SPLIT
-    bounded = _bounded(every_call, reduced, launch, at) & (done_ns > 0)
+    # A lower bound where the work was only enqueued, or a hook went on; an upper one where the
+    # completion was recorded late.
+    is_bound = (launch.flags & (Flag.ENQUEUED | Flag.DERIVED)) != 0
+    is_bound |= hooked[launch.keys >> _BUCKET_BITS]
+    bounded = pick(is_bound, at, False) & (done_ns > 0)
     turned = (turn_ns > 0) & full
     copied = (at >= 0) & (unsplit != Unsplit.ENQUEUED)
     copied_ns = np.where(copied, copied_ns[run], 0)
-    result = table(
-        _SCHEMA,
+    made = rows(
+        BUCKET,
         {
             "step": np.where(
                 at >= 0, pick(first_call["step"], at, -1), pick(filled.step, of_fill, -1)
@@ -173,9 +199,7 @@ def bucket_table(source: Source, step: int | None = None) -> pd.DataFrame:
             "unsplit": UNSPLIT[unsplit],
         },
     )
-    result = ordered(result, "step", "iteration", "rank", "module", "bucket")
-    result.attrs["clipped"] = int(who.clipped.sum())
-    return result
+    return sorted_rows(made, "step", "iteration", "rank", "module", "bucket")
 
 
 def _turns_ns(keys: np.ndarray, full_ns: np.ndarray, launched_ns: np.ndarray) -> np.ndarray:
@@ -190,11 +214,6 @@ def _turns_ns(keys: np.ndarray, full_ns: np.ndarray, launched_ns: np.ndarray) ->
     return np.where(known, np.minimum(np.maximum(full_ns, before_ns), launched_ns), 0)
 
 
-def _told_apart(records: np.ndarray) -> np.ndarray:
-    found: np.ndarray = records[records["module"] < SHARED_ID]
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class _Launches:
     """Per launched bucket: its key, its first call's position, its end (0 if one never ended)."""
@@ -205,8 +224,9 @@ class _Launches:
     flags: np.ndarray
 
 
-def _launches(reduced: np.ndarray, runs: np.ndarray) -> _Launches:
-    keys = _bucket_keys(runs, run_keys(reduced), reduced["index"])
+def _launches(reduced: np.ndarray, run: np.ndarray) -> _Launches:
+    """``run``: position of the run of each."""
+    keys = (run << _BUCKET_BITS) | reduced["index"]
     order = np.lexsort((reduced["begin_ns"], keys))
     unique, first, _ = segments(keys[order])
     if not len(unique):
@@ -231,8 +251,8 @@ class _Fillings:
     step: np.ndarray
 
 
-def _fillings(ready: np.ndarray, runs: np.ndarray, plan: np.ndarray, index: PlanIndex) -> _Fillings:
-    run = find(runs, run_keys(ready))
+def _fillings(ready: np.ndarray, run: np.ndarray, plan: np.ndarray, index: PlanIndex) -> _Fillings:
+    """``run``: position of the run of each; ``plan``: of each run."""
     place = index.parameter(plan[run], ready["index"].astype(np.int64))
     bucket = pick(index.parameter_bucket, place, -1)
     known = bucket >= 0
@@ -251,10 +271,6 @@ def _fillings(ready: np.ndarray, runs: np.ndarray, plan: np.ndarray, index: Plan
     )
 
 
-def _bucket_keys(runs: np.ndarray, of: np.ndarray, buckets: np.ndarray) -> np.ndarray:
-    return (find(runs, of) << _BUCKET_BITS) | buckets.astype(np.int64)
-
-
 def _finalized_ns(finalize: np.ndarray, runs: np.ndarray) -> np.ndarray:
     """When finalize ended in each run, 0 where it did not."""
     keys = run_keys(finalize)
@@ -271,23 +287,12 @@ def _unassigned(every_call: np.ndarray) -> np.ndarray:
     return found
 
 
-def _bounded(
-    every_call: np.ndarray, reduced: np.ndarray, launch: _Launches, at: np.ndarray
-) -> np.ndarray:
-    """Whether ``done_ns`` is a bound: a lower one where the work was only enqueued, or the hook
-    went on; an upper one where the completion was recorded late."""
-    if not len(launch.first):
-        return np.zeros(len(at), bool)
-    goes_on = np.isin(run_keys(reduced[launch.first]), run_keys(_unassigned(every_call)))
-    return pick(((launch.flags & (Flag.ENQUEUED | Flag.DERIVED)) != 0) | goes_on, at, False)
-
-
 def _derived(**columns_where: np.ndarray) -> np.ndarray:
     """Per row the names of ``columns_where`` whose mask holds, separated by commas."""
-    masks = np.array(list(columns_where.values()))
-    patterns, inverse = np.unique(masks, axis=1, return_inverse=True)
+    patterns = sum(mask.astype(np.int64) << bit for bit, mask in enumerate(columns_where.values()))
+    unique, inverse = np.unique(patterns, return_inverse=True)
     texts = [
-        ",".join(name for name, holds in zip(columns_where, pattern, strict=True) if holds)
-        for pattern in patterns.T
+        ",".join(name for bit, name in enumerate(columns_where) if pattern >> bit & 1)
+        for pattern in unique.tolist()
     ]
-    return np.array(texts, object)[inverse.ravel()]
+    return np.array(texts, object)[inverse]

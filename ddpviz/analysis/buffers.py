@@ -7,8 +7,18 @@ import pandas as pd
 
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.communication import enqueued
+from ddpviz.analysis.conditions import CONDITIONS, conditions
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import check_step, listed, ordered, run_keys, since_ms, table
+from ddpviz.analysis.tables import (
+    check_step,
+    listed,
+    row_type,
+    rows,
+    run_keys,
+    since_ms,
+    sorted_rows,
+    table,
+)
 from ddpviz.events import Cause, Flag, Kind
 
 _SCHEMA = {
@@ -23,6 +33,9 @@ _SCHEMA = {
     "no_sync": "bool",
     "no_grad": "bool",
 }
+_ROW = row_type(_SCHEMA)
+_DECIDED = row_type(_SCHEMA | CONDITIONS)
+_ORDER = ("step", "iteration", "rank", "module")
 
 
 def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
@@ -32,15 +45,37 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
     collectives that took (none where a buffer hook replaces them); ``sync_ms``: time in it, 0
     where it did not fire, NaN where the host only enqueued it (CUDA); ``no_sync``, ``no_grad``:
     how this forward was called, which decides about the next one. What a joined rank shadows
-    belongs to no forward and is left out. Raises ValueError for a step that was not recorded.
+    belongs to no forward and is left out. The other columns: what decided about it, see
+    :mod:`ddpviz.analysis.conditions`. Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
-    steps = listed(step)
-    forward = source.records(kinds=Kind.FORWARD, steps=steps)
-    forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
-    synced = source.records(kinds=Kind.BUFFER_SYNC, steps=steps)
-    broadcast = calls(source, step)
-    broadcast = broadcast[broadcast["cause"] == Cause.BUFFERS]
+    found = buffer_rows(source, step, calls(source, step))
+    return buffers_table(decided_rows(source, step, found))
+
+
+def buffers_table(found: np.ndarray) -> pd.DataFrame:
+    """Rows of :func:`decided_rows` as the table of :func:`buffers`."""
+    return table(_SCHEMA | CONDITIONS, found)
+
+
+def decided_rows(source: Source, step: int | None, found: np.ndarray) -> np.ndarray:
+    """Rows of :func:`buffer_rows` of a step, with what decided about them."""
+    forward = sorted_rows(_forwards(source, step), *_ORDER)
+    decided = conditions(source, forward, found["fired"], found["bytes"])
+    return rows(_DECIDED, {name: found[name] for name in _SCHEMA} | decided)
+
+
+def _forwards(source: Source, step: int | None) -> np.ndarray:
+    forward = source.records(kinds=Kind.FORWARD, steps=listed(step))
+    in_order: np.ndarray = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
+    return in_order
+
+
+def buffer_rows(source: Source, step: int | None, found: np.ndarray) -> np.ndarray:
+    """The rows of :func:`buffers`. ``found``: :func:`calls` of the same step."""
+    forward = _forwards(source, step)
+    synced = source.records(kinds=Kind.BUFFER_SYNC, steps=listed(step))
+    broadcast = found[found["cause"] == Cause.BUFFERS]
     count = len(forward)
     of_sync, of_broadcast = forward_of(forward, synced), forward_of(forward, broadcast)
     synced, of_sync = synced[of_sync >= 0], of_sync[of_sync >= 0]
@@ -49,8 +84,8 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
     lengths_ms = since_ms(synced["begin_ns"], synced["end_ns"])
     sync_ms = np.bincount(of_sync, lengths_ms, count).astype(np.float64)
     sync_ms[of_broadcast[enqueued(broadcast)]] = np.nan
-    made = table(
-        _SCHEMA,
+    made = rows(
+        _ROW,
         {
             **{name: forward[name] for name in ("step", "iteration", "rank", "module")},
             "fired": np.bincount(of_sync, minlength=count) > 0,
@@ -61,7 +96,7 @@ def buffers(source: Source, step: int | None = None) -> pd.DataFrame:
             "no_grad": (forward["flags"] & Flag.NO_GRAD) != 0,
         },
     )
-    return ordered(made, "step", "iteration", "rank", "module")
+    return sorted_rows(made, *_ORDER)
 
 
 def forward_of(forward: np.ndarray, records: np.ndarray) -> np.ndarray:
@@ -73,16 +108,17 @@ def forward_of(forward: np.ndarray, records: np.ndarray) -> np.ndarray:
     if not len(forward) or not len(records):
         return np.full(len(records), -1, np.int64)
     # The last forward that began before the record, by (run, begin): both sorted together.
-    both = np.concatenate([forward, records])
-    order = np.lexsort((np.arange(len(both)), both["begin_ns"], run_keys(both)))
+    of_forward, of_record = run_keys(forward), run_keys(records)
+    begin_ns = np.concatenate([forward["begin_ns"], records["begin_ns"]])
+    order = np.lexsort((begin_ns, np.concatenate([of_forward, of_record])))
     latest = np.maximum.accumulate(np.where(order < len(forward), order, -1))
-    found = np.empty(len(both), np.int64)
+    found = np.empty(len(order), np.int64)
     found[order] = latest
     found = found[len(forward) :]
     at = np.maximum(found, 0)
     inside = (
         (found >= 0)
-        & (run_keys(forward)[at] == run_keys(records))
+        & (of_forward[at] == of_record)
         & ((records["begin_ns"] <= forward["end_ns"][at]) | (forward["end_ns"][at] == 0))
     )
     return np.where(inside, found, -1)

@@ -11,7 +11,7 @@ from ddpviz.analysis.ends import WAITED_IN, bounded
 from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, segments
+from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, segments, stacked
 from ddpviz.events import Cause, Flag, Kind
 
 
@@ -27,7 +27,7 @@ def calls(source: Source, step: int | None = None) -> np.ndarray:
     done = source.records(kinds=Kind.COLLECTIVE_DONE, steps=steps)
     launched = source.records(kinds=Kind.COLLECTIVE_LAUNCHED, steps=steps).copy()
     launched["end_ns"] = 0
-    both = np.concatenate([done, launched])  # a completion repeats its launch: it comes first
+    both = stacked(done, launched)  # a completion repeats its launch: it comes first
     both["end_ns"][(both["flags"] & Flag.FAILED) != 0] = 0
     # Group and number alone would make one call of those of several groups that share an id.
     keys, begin_ns = _call_keys(both), both["begin_ns"]

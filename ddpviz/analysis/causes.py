@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 
 from ddpviz.analysis.calls import UNSPLIT, Unsplit
 from ddpviz.analysis.evidence import Evidence
@@ -37,16 +36,29 @@ class LostTime:
 
 @dataclasses.dataclass(frozen=True)
 class _Launched:
-    """Buckets that were launched: rows of the table, and their marks in ns, 0 where unknown."""
+    """Buckets that were launched: rows of the table, and what is told of them in ns, 0 where
+    unknown."""
 
-    rows: pd.DataFrame
-    launched_ns: np.ndarray
-    last_ns: np.ndarray
-    done_ns: np.ndarray
+    rows: np.ndarray
     turn_ns: np.ndarray
     first_done_ns: np.ndarray
     first_derived: np.ndarray
-    unsplit: np.ndarray
+
+    @property
+    def launched_ns(self) -> np.ndarray:
+        return self.rows["launched_ns"]
+
+    @property
+    def last_ns(self) -> np.ndarray:
+        return self.rows["last_launched_ns"]
+
+    @property
+    def done_ns(self) -> np.ndarray:
+        return self.rows["done_ns"]
+
+    @property
+    def unsplit(self) -> np.ndarray:
+        return self.rows["unsplit"]
 
     def of(self, which: np.ndarray) -> _Launched:
         return _Launched(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
@@ -55,20 +67,14 @@ class _Launched:
 def after_backward(here: Evidence, finalize: np.ndarray) -> list[LostTime]:
     """Causes of exposed communication, for each backward of each rank. ``here``: of one step."""
     found = []
-    rows = here.buckets[here.buckets["launched_ns"].notna()]
-    last_ns = rows["last_launched_ns"].to_numpy(np.int64, na_value=0)
-    done_ns = rows["done_ns"].to_numpy(np.int64, na_value=0)
-    first = _first_done(rows["sequence"].to_numpy(), last_ns, done_ns)
-    derived = np.array(["transfer_ms" in of.split(",") for of in rows["derived"]], bool)
+    rows = here.buckets[here.buckets["launched_ns"] > 0]
+    first = _first_done(rows["sequence"], rows["last_launched_ns"], rows["done_ns"])
+    derived = np.array(["transfer_ms" in of for of in rows["derived"]], bool)
     buckets = _Launched(
         rows,
-        rows["launched_ns"].to_numpy(np.int64, na_value=0),
-        last_ns,
-        done_ns,
-        np.nan_to_num(rows["head_of_line_ms"].to_numpy() * 1e6),
-        done_ns[first],
+        np.nan_to_num(rows["head_of_line_ms"] * 1e6),
+        rows["done_ns"][first],
         derived | derived[first],
-        rows["unsplit"].to_numpy(),
     )
     runs = run_keys(rows)
     for record, run in zip(finalize, run_keys(finalize), strict=True):
@@ -139,7 +145,7 @@ def _turn(here: Evidence, mine: _Launched, begin_ns: int, end_ns: int) -> LostTi
 
 
 def _turn_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) -> str:
-    row = mine.rows.iloc[at]
+    row = mine.rows[at]
     return (
         f"{bucket_name(here.source, row)} of rank {row['rank']} was full, but waited "
         f"{format_duration(mine.turn_ns[at])} for its turn{_if_derived(row, 'head_of_line_ms')}; "
@@ -148,7 +154,7 @@ def _turn_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) 
 
 
 def _wait_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) -> str:
-    row = mine.rows.iloc[at]
+    row = mine.rows[at]
     waited_ns = row["wait_for_rank_ms"] * 1e6
     return (
         f"rank {row['rank']} waited {format_duration(waited_ns)} for rank {row['last_rank']} in "
@@ -157,7 +163,7 @@ def _wait_sentence(here: Evidence, mine: _Launched, at: int, exposed_ns: float) 
     )
 
 
-def _if_derived(row: pd.Series, column: str) -> str:
+def _if_derived(row: np.void, column: str) -> str:
     return " (derived)" if column in row["derived"].split(",") else ""
 
 
@@ -209,14 +215,14 @@ def in_forward(here: Evidence, spans: np.ndarray, cause: Cause) -> list[LostTime
     ``here``: of one step; ``spans``: its buffer syncs or rebuilds, which have broadcasts of
     ``cause``. Of a rebuild only the broadcasts count, not the planning.
     """
-    broadcast, who = here.broadcasts, here.arrivals
+    broadcast, who = here.calls, here.arrivals
     waiting_in, what = _BROADCASTS[cause]
-    found = []
-    for record in spans:
+    found, runs = [], run_keys(broadcast)
+    for record, run in zip(spans, run_keys(spans), strict=True):
         begin_ns, end_ns = int(record["begin_ns"]), int(record["end_ns"])
         mine = (
             (broadcast["cause"] == cause)
-            & (run_keys(broadcast) == run_keys(np.array([record])))
+            & (runs == run)
             & (broadcast["begin_ns"] >= begin_ns)
             & (broadcast["begin_ns"] <= end_ns)
         )

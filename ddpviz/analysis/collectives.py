@@ -8,7 +8,7 @@ import pandas as pd
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.naming import CAUSES, label_texts
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import check_step, since_ms, table
+from ddpviz.analysis.tables import check_step, row_type, rows, since_ms, table
 from ddpviz.events import Flag
 
 _SCHEMA = {
@@ -27,6 +27,7 @@ _SCHEMA = {
     "bucket": "int64",
     "derived": "str",
 }
+_ROW = row_type(_SCHEMA)
 
 
 def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
@@ -43,14 +44,18 @@ def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
     Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
-    found = calls(source, step)
+    return table(_SCHEMA, collective_rows(source, calls(source, step)))
+
+
+def collective_rows(source: Source, found: np.ndarray) -> np.ndarray:
+    """The rows of :func:`collectives`, one for each of ``found``: :func:`calls`."""
     texts, position = label_texts(source, found)
     op, _, dtype = np.array([text.partition(" ") for text in texts], object).reshape(-1, 3).T
     enqueued = (found["flags"] & Flag.ENQUEUED) != 0
     late = (found["flags"] & Flag.DERIVED) != 0
     duration_ms = since_ms(found["begin_ns"], found["end_ns"])
-    return table(
-        _SCHEMA,
+    return rows(
+        _ROW,
         {
             **{name: found[name] for name in ("rank", "group", "sequence", "step", "iteration")},
             "cause": CAUSES[found["cause"]],

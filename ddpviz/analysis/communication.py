@@ -13,7 +13,7 @@ import numpy as np
 
 from ddpviz.analysis.ends import OF_BACKWARD, following
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import pick, run_keys
+from ddpviz.analysis.tables import among, pick, run_keys
 from ddpviz.events import Flag, Unavailable
 
 
@@ -36,7 +36,7 @@ class InFlight:
 
 def in_flight(found: np.ndarray, finalize: np.ndarray) -> InFlight:
     """``found``: :func:`ddpviz.analysis.calls.calls`; ``finalize``: FINALIZE records."""
-    called = found[np.isin(found["cause"], OF_BACKWARD)]
+    called = found[among(found["cause"], *OF_BACKWARD)]
     at = following(called, finalize)
     begin_ns = called["begin_ns"]
     # static_graph's first reduction, used map and all, comes after the backward has computed.
@@ -54,7 +54,7 @@ def enqueued(records: np.ndarray) -> np.ndarray:
 
 def enqueued_runs(records: np.ndarray) -> np.ndarray:
     """Run keys of the backwards whose collectives were only enqueued, as far as the host saw."""
-    called = records[np.isin(records["cause"], OF_BACKWARD) & enqueued(records)]
+    called = records[among(records["cause"], *OF_BACKWARD) & enqueued(records)]
     return np.unique(run_keys(called))
 
 

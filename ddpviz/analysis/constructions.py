@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import SHARED_ID
+from ddpviz.analysis.tables import SHARED_ID, among, happened
 from ddpviz.analysis.units import format_duration
 from ddpviz.events import Cause, Failure, Kind, Module
 
@@ -72,7 +72,7 @@ def constructions(source: Source) -> list[Construction]:
     records = source.records(
         kinds=[*KINDS, Kind.COLLECTIVE_LAUNCHED, Kind.COLLECTIVE_DONE], steps=[-1]
     )
-    records = records[np.isin(records["kind"], KINDS) | np.isin(records["cause"], _CAUSES)]
+    records = records[among(records["kind"], *KINDS) | among(records["cause"], *_CAUSES)]
     found: dict[tuple[int, int], dict[int, _Window]] = {}
     for rank in np.unique(records["rank"]).tolist():
         of_rank = records[records["rank"] == rank]
@@ -121,35 +121,47 @@ class Place:
 
 
 def place_of(source: Source, failure: Failure, built: list[Construction]) -> Place | None:
-    """The step of a failure; outside any, the step or construction that its rank began last.
+    """The step of a failure; outside any, and where a rank failed before anything of its step was
+    recorded, the step or construction that it began last.
 
     None where nothing was recorded to tell it at.
     """
-    if failure.step >= 0:
+    if failure.step >= 0 and len(happened(source.records(steps=[failure.step]))):
         return Place(failure.step, "")
-    begun = _begun(source, failure.rank, built) or _begun(source, None, built)
-    if not begun:
-        return None
-    before = [item for item in begun if item[0] <= failure.time_ns]
+    found = _begun(source, failure.rank, built, failure.time_ns)
+    if found is None:
+        found = _begun(source, None, built, failure.time_ns)
+    if found is None:
+        return Place(failure.step, "") if failure.step >= 0 else None
+    step, before = found
     if not before:
-        step = min(begun)[1]
         return Place(step, f"before {_called(step, built)}")
-    step = max(before)[1]
+    if failure.step >= 0:
+        return Place(step, f"at the begin of step {failure.step}")
     inside = step < 0 and failure.rank not in built[-step - 1].finished
     return Place(step, f"{'in' if inside else 'after'} {_called(step, built)}")
 
 
-def _begun(source: Source, rank: int | None, built: list[Construction]) -> list[tuple[int, int]]:
-    """When a rank, or any, began its steps and constructions."""
-    records = source.records(ranks=rank)
+def _begun(
+    source: Source, rank: int | None, built: list[Construction], time_ns: int
+) -> tuple[int, bool] | None:
+    """The step or construction that a rank, or any, had begun last at a time, and True; False with
+    the first one where it had begun none by then."""
+    records = happened(source.records(ranks=rank))
     records = records[records["step"] >= 0]
-    begun = [
+    windows = [
         (window[0], one.step)
         for one in built
         for of, window in one.windows.items()
         if rank in (None, of)
     ]
-    return begun + list(zip(records["begin_ns"].tolist(), records["step"].tolist(), strict=True))
+    begins_ns = np.append(records["begin_ns"], [begin_ns for begin_ns, _ in windows])
+    steps = np.append(records["step"], [step for _, step in windows]).astype(np.int64)
+    if not len(steps):
+        return None
+    in_order = np.lexsort((steps, begins_ns))
+    before = int(np.searchsorted(begins_ns[in_order], time_ns, side="right"))
+    return int(steps[in_order[max(before - 1, 0)]]), before > 0
 
 
 def _called(step: int, built: list[Construction]) -> str:

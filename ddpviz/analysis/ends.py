@@ -11,7 +11,7 @@ import numpy as np
 
 from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import run_keys
+from ddpviz.analysis.tables import among, run_keys
 from ddpviz.events import Cause, Flag, Kind
 
 #: What a backward waits for at its end.
@@ -36,8 +36,10 @@ def bounded(source: Source, found: np.ndarray, spans: np.ndarray) -> np.ndarray:
     left |= (found["end_ns"] == 0) | _of_buffer_hooks(source, found)
     result = found.copy()
     for kind, causes in WAITED_IN.items():
-        asked = np.flatnonzero(np.isin(found["cause"], causes) & ~left)
+        asked = np.flatnonzero(among(found["cause"], *causes) & ~left)
         of_kind = spans[spans["kind"] == kind]
+        if not len(asked) or not len(of_kind):
+            continue
         at = following(found[asked], of_kind)
         known = at >= 0
         asked, waited = asked[known], of_kind[at[known]]
@@ -51,9 +53,11 @@ def bounded(source: Source, found: np.ndarray, spans: np.ndarray) -> np.ndarray:
 
 def _of_buffer_hooks(source: Source, found: np.ndarray) -> np.ndarray:
     """DDP itself broadcasts buffers. What a buffer hook sends instead is awaited in finalize."""
-    texts, position = label_texts(source, found)
-    other = np.array([not text.startswith("broadcast") for text in texts], bool)
-    mine: np.ndarray = (found["cause"] == Cause.BUFFERS) & other[position]
+    mine: np.ndarray = found["cause"] == Cause.BUFFERS
+    if mine.any():
+        texts, position = label_texts(source, found[mine])
+        other = np.array([not text.startswith("broadcast") for text in texts], bool)
+        mine[mine] = other[position]
     return mine
 
 
@@ -62,14 +66,14 @@ def following(called: np.ndarray, spans: np.ndarray) -> np.ndarray:
 
     The run alone would not do: a graph that is kept can have two backwards.
     """
-    both = np.concatenate([called, spans])
-    count, keys = len(called), run_keys(both)
+    count, both = len(called), len(called) + len(spans)
+    keys = np.concatenate([run_keys(called), run_keys(spans)])
     time_ns = np.concatenate([called["begin_ns"], spans["end_ns"]])
-    order = np.lexsort((np.arange(len(both)), time_ns, keys))
-    places = np.where(order >= count, np.arange(len(both)), len(both))
+    order = np.lexsort((time_ns, keys))  # stable: of the same time the call comes first
+    places = np.where(order >= count, np.arange(both), both)
     next_place = np.minimum.accumulate(places[::-1])[::-1]
-    found = np.full(len(both), -1, np.int64)
-    known = next_place < len(both)
+    found = np.full(both, -1, np.int64)
+    known = next_place < both
     found[order[known]] = order[next_place[known]]
     found = found[:count]
     same = (found >= 0) & (keys[np.maximum(found, 0)] == keys[:count])

@@ -6,9 +6,8 @@ import dataclasses
 import functools
 
 import numpy as np
-import pandas as pd
 
-from ddpviz.analysis.buckets import bucket_table
+from ddpviz.analysis.buckets import bucket_rows
 from ddpviz.analysis.calls import Arrivals, arrivals, calls
 from ddpviz.analysis.constructions import Construction, Place, constructions, place_of
 from ddpviz.analysis.exposed import KINDS as EXPOSED_KINDS
@@ -16,26 +15,23 @@ from ddpviz.analysis.exposed import exposed, on_stream
 from ddpviz.analysis.plans import PlanIndex, plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import StepIndex, listed
-from ddpviz.events import Cause, Failure, Kind
+from ddpviz.events import Failure, Kind
 
 _KINDS = (Kind.STEP, *EXPOSED_KINDS)
-#: Causes of broadcasts that a forward waits for.
-_IN_FORWARD = (Cause.BUFFERS, Cause.REBUILD_ORDER)
 
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
     """What is known of some steps, or of one.
 
-    ``buckets``: rows of :func:`buckets`; ``calls``: of :func:`calls`; ``broadcasts``,
-    ``arrivals``: those of buffers and of a rebuild's bucket order, and who came last; ``records``:
-    STEP and what exposed communication is told from; ``failures``: each with where it is told.
+    ``buckets``: of :func:`ddpviz.analysis.buckets.bucket_rows`; ``calls``: of :func:`calls`;
+    ``arrivals``: who came last at each of them; ``records``: STEP and what exposed communication
+    is told from; ``failures``: each with where it is told.
     """
 
     source: Source
-    buckets: pd.DataFrame
+    buckets: np.ndarray
     calls: np.ndarray
-    broadcasts: np.ndarray
     arrivals: Arrivals
     records: np.ndarray
     plans: PlanIndex
@@ -44,23 +40,22 @@ class Evidence:
 
     @functools.cached_property
     def _rows(self) -> dict[str, StepIndex]:
-        names = ("buckets", "calls", "broadcasts", "records")
+        names = ("buckets", "calls", "records")
         return {name: StepIndex(getattr(self, name)) for name in names}
 
     def of(self, step: int) -> Evidence:
         """Of one step only; of a construction (step -1, -2, …) what was recorded in it."""
         rows = {name: index.rows(max(step, -1)) for name, index in self._rows.items()}
-        calls = self.calls[rows.pop("calls")]
+        called = rows.pop("calls")
         if step < 0:  # what happened outside of steps is no construction's, but for its calls
             built = self.construction(step)
-            calls = calls[:0] if built is None else calls[built.holds(calls)]
+            called = called[:0] if built is None else called[built.holds(self.calls[called])]
             rows = {name: positions[:0] for name, positions in rows.items()}
         return dataclasses.replace(
             self,
-            buckets=self.buckets.iloc[rows["buckets"]],
-            calls=calls,
-            broadcasts=self.broadcasts[rows["broadcasts"]],
-            arrivals=self.arrivals.take(rows["broadcasts"]),
+            buckets=self.buckets[rows["buckets"]],
+            calls=self.calls[called],
+            arrivals=self.arrivals.take(called),
             records=self.records[rows["records"]],
             failures=[(note, place) for note, place in self.failures if place.step == step],
         )
@@ -74,7 +69,9 @@ class Evidence:
         """Exposed communication (:func:`ddpviz.analysis.exposed.exposed`), where it is known."""
         spans = exposed(self.records, self.calls)
         unseen = self.calls[on_stream(self.calls)]
-        found: np.ndarray = spans[~np.isin(spans[["rank", "step"]], unseen[["rank", "step"]])]
+        if not len(unseen):
+            return spans
+        found: np.ndarray = spans[~np.isin(_step_keys(spans), _step_keys(unseen))]
         return found
 
     def of_kind(self, kind: Kind) -> np.ndarray:
@@ -83,21 +80,26 @@ class Evidence:
         return found
 
 
+def _step_keys(records: np.ndarray) -> np.ndarray:
+    keys: np.ndarray = (records["step"].astype(np.int64) << 16) | records["rank"]
+    return keys
+
+
 def gather(source: Source, step: int | None = None) -> Evidence:
     """The evidence for one step or construction, or for all of them."""
     recorded = None if step is None else max(step, -1)
     found = calls(source, recorded)
-    broadcast = found[np.isin(found["cause"], _IN_FORWARD)]
+    reached = arrivals(source, found, found, step is None)
     built = constructions(source)
     placed = [(note, place_of(source, note, built)) for note in source.notes(Failure)]
+    plans = plan_index(source)
     return Evidence(
         source,
-        bucket_table(source, recorded),
+        bucket_rows(source, recorded, found, reached, plans),
         found,
-        broadcast,
-        arrivals(source, broadcast, found, step is None),
+        reached,
         source.records(kinds=_KINDS, steps=listed(recorded)),
-        plan_index(source),
+        plans,
         built,
         [(note, place) for note, place in placed if place is not None],
     )

@@ -11,7 +11,7 @@ import numpy as np
 from ddpviz.analysis.buffers import forward_of
 from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.ends import OF_BACKWARD
-from ddpviz.analysis.tables import find, pick, run_keys, segments
+from ddpviz.analysis.tables import among, find, pick, run_keys, segments, stacked
 from ddpviz.events import RECORD, Cause, Flag, Kind
 
 #: Kinds of records that exposed communication is told from, beside collectives.
@@ -33,15 +33,13 @@ def exposed(records: np.ndarray, found: np.ndarray) -> np.ndarray:
     of_kind = {kind: records[records["kind"] == kind] for kind in KINDS}
     forward, synced = of_kind[Kind.FORWARD], of_kind[Kind.BUFFER_SYNC]
     forward = forward[np.lexsort((forward["begin_ns"], run_keys(forward)))]
-    at_once = found[np.isin(found["cause"], _AT_ONCE)].copy()
+    at_once = found[among(found["cause"], *_AT_ONCE)].copy()
     at_once["kind"] = Kind.COLLECTIVE_DONE
-    return np.concatenate(
-        [
-            of_kind[Kind.FINALIZE],
-            synced[forward_of(forward, synced) >= 0],
-            at_once,
-            hook_waits(of_kind[Kind.COMM_HOOK], found),
-        ]
+    return stacked(
+        of_kind[Kind.FINALIZE],
+        synced[forward_of(forward, synced) >= 0],
+        at_once,
+        hook_waits(of_kind[Kind.COMM_HOOK], found),
     )
 
 
@@ -51,7 +49,9 @@ def hook_waits(hooks: np.ndarray, found: np.ndarray) -> np.ndarray:
     Next to nothing for a hook that returns a future at once.
     """
     mine = found[(found["cause"] == Cause.BUCKET) & ((found["flags"] & Flag.FROM_HOOK) != 0)]
-    keys = _bucket_keys(np.concatenate([hooks, mine]))
+    if not len(hooks) or not len(mine):
+        return mine[:0]
+    keys = _bucket_keys(stacked(hooks, mine))
     order = np.argsort(keys[: len(hooks)], kind="stable")
     unique, first, _ = segments(keys[: len(hooks)][order])
     at = find(unique, keys[len(hooks) :])
@@ -72,5 +72,5 @@ def _bucket_keys(records: np.ndarray) -> np.ndarray:
 
 def on_stream(found: np.ndarray) -> np.ndarray:
     """Calls that are waited for on a CUDA stream: how long cannot be seen from host clocks."""
-    mine: np.ndarray = np.isin(found["cause"], WAITED_FOR) & enqueued(found)
+    mine: np.ndarray = among(found["cause"], *WAITED_FOR) & enqueued(found)
     return mine

@@ -77,8 +77,8 @@ def _time_lost(here: Evidence) -> str:
         return f"buckets are not available here, because {why}"
     if not len(table):
         return _nothing_reduced(forward)
-    launched = table[table["launched_ns"].notna()]
-    unended = launched["rank"].to_numpy()[~np.isin(run_keys(launched), run_keys(finalize))]
+    launched = table[table["launched_ns"] > 0]
+    unended = launched["rank"][~np.isin(run_keys(launched), run_keys(finalize))]
     if len(unended):
         return (
             f"how much communication was exposed is not known: the end of rank {unended[0]}'s "

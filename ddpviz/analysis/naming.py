@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from ddpviz.analysis.source import Source
 from ddpviz.events import Cause, Module
@@ -32,8 +31,9 @@ def label_texts(source: Source, records: np.ndarray) -> tuple[list[str], np.ndar
     return [source.label(pair >> 16, pair & 0xFFFF) for pair in pairs.tolist()], inverse
 
 
-def bucket_name(source: Source, row: pd.Series) -> str:
-    """ "bucket 2", with its module's name where the rank has several. ``row``: of buckets()."""
+def bucket_name(source: Source, row: np.void) -> str:
+    """ "bucket 2", with its module's name where the rank has several. ``row``: of
+    :data:`ddpviz.analysis.buckets.BUCKET`."""
     modules = {m.id: m.name for m in source.notes(Module, rank=int(row["rank"]))}
-    of = f" of {modules.get(row['module'], 'a module')}" if len(modules) > 1 else ""
+    of = f" of {modules.get(int(row['module']), 'a module')}" if len(modules) > 1 else ""
     return f"bucket {row['bucket']}{of}"

@@ -16,11 +16,14 @@ from ddpviz.analysis.tables import (
     check_step,
     find,
     listed,
-    ordered,
     pick,
+    row_type,
+    rows,
     run_keys,
     segments,
     since_ms,
+    sorted_rows,
+    stacked,
     table,
 )
 from ddpviz.events import Kind
@@ -37,6 +40,7 @@ _SCHEMA = {
     "exposed_ms": "float64",
     "enqueued": "bool",
 }
+_ROW = row_type(_SCHEMA)
 
 
 def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
@@ -75,15 +79,15 @@ def overlap(source: Source, step: int | None = None) -> pd.DataFrame:
         "hidden_ms": hidden_ms,
         "exposed_ms": since_ms(begin_ns, end_ns) + hooks_ms,
     }
-    made = table(
-        _SCHEMA,
+    made = rows(
+        _ROW,
         {
             **{name: finalize[name] for name in ("step", "iteration", "rank", "module")},
             **{name: np.where(on_stream, np.nan, values) for name, values in columns.items()},
             "enqueued": on_stream,
         },
     )
-    return ordered(made, "step", "iteration", "rank", "module")
+    return table(_SCHEMA, sorted_rows(made, "step", "iteration", "rank", "module"))
 
 
 def _hidden_ms(
@@ -122,7 +126,7 @@ def first_launches_ns(
     ``found``: :func:`calls` of the same step. 0 where there was none.
     """
     hooks = source.records(kinds=Kind.COMM_HOOK, steps=listed(step))
-    launched = np.concatenate([of_buckets(found), hooks])
+    launched = stacked(of_buckets(found), hooks)
     keys = run_keys(launched)
     order = np.lexsort((launched["begin_ns"], keys))
     unique, first, _ = segments(keys[order])

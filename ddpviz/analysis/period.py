@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpviz.analysis.constructions import KINDS
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import find
+from ddpviz.analysis.tables import find, stacked
 from ddpviz.events import Kind, Process
 
 
@@ -18,7 +18,7 @@ def periods_ms(source: Source, whole: np.ndarray, keys: np.ndarray) -> np.ndarra
     """
     asked = np.unique(whole["step"])
     before = source.records(kinds=Kind.STEP, steps=np.setdiff1d(asked - 1, asked).tolist())
-    every = np.concatenate([before, whole])
+    every = stacked(before, whole)
     every = every[every["end_ns"] > 0]
     of, last = np.unique(_keys(every), return_index=True)
     ends_ns = every["end_ns"][last]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis.buffers import buffers
+from ddpviz.analysis.buffers import buffer_rows
 from ddpviz.analysis.calls import calls, of_buckets
 from ddpviz.analysis.communication import in_flight, reduced_unseen, unseen_modules
 from ddpviz.analysis.exposed import KINDS as EXPOSED_KINDS
@@ -20,8 +20,11 @@ from ddpviz.analysis.tables import (
     find,
     listed,
     pick,
+    row_type,
+    rows,
     run_keys,
     since_ms,
+    stacked,
     table,
 )
 from ddpviz.events import Cause, Kind
@@ -44,6 +47,7 @@ _SCHEMA = {
     "enqueued": "bool",
     "begin_ns": "int64",
 }
+_ROW = row_type(_SCHEMA)
 _KINDS = (Kind.STEP, Kind.BACKWARD, Kind.OPTIMIZER, *EXPOSED_KINDS)
 
 
@@ -77,8 +81,21 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     record. Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
-    records = source.records(kinds=_KINDS, steps=listed(step))
     found = calls(source, step)
+    return steps_table(step_rows(source, step, found, buffer_rows(source, step, found)))
+
+
+def steps_table(found: np.ndarray) -> pd.DataFrame:
+    """Rows of :func:`step_rows` as the table of :func:`steps`."""
+    return table(_SCHEMA, found)
+
+
+def step_rows(
+    source: Source, step: int | None, found: np.ndarray, forwards: np.ndarray
+) -> np.ndarray:
+    """The rows of :func:`steps`. ``found``, ``forwards``: :func:`calls` and :func:`buffer_rows`
+    of the same step."""
+    records = source.records(kinds=_KINDS, steps=listed(step))
     records, found = records[records["step"] >= 0], found[found["step"] >= 0]
     where = np.concatenate([_keys(records), _keys(found)])
     begins_ns = np.concatenate([records["begin_ns"], found["begin_ns"]])
@@ -98,10 +115,10 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     exposed_ms[find(keys, _keys(unseen))] = hidden_ms[find(keys, _keys(unseen))] = np.nan
 
     index = plan_index(source)
-    broadcasts, buffer_bytes = _buffer_sums(source, step, keys)
+    broadcasts, buffer_bytes = _buffer_sums(forwards, keys)
     launched, bucket_bytes = _bucket_sums(index, keys, found)
-    return table(
-        _SCHEMA,
+    return rows(
+        _ROW,
         {
             "step": keys >> 16,
             "rank": keys & 0xFFFF,
@@ -174,12 +191,9 @@ def _covered_ns(count: int, *spans: tuple[np.ndarray, np.ndarray, np.ndarray]) -
     return union_ns(groups, begin_ns, end_ns, count)
 
 
-def _buffer_sums(
-    source: Source, step: int | None, keys: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    forwards = buffers(source, step)
+def _buffer_sums(forwards: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     forwards = forwards[forwards["step"] >= 0]
-    at = find(keys, (forwards["step"].to_numpy() << 16) | forwards["rank"].to_numpy())
+    at = find(keys, _keys(forwards))
     broadcasts = np.bincount(at, forwards["broadcasts"], len(keys))
     nbytes = np.bincount(at, forwards["bytes"], len(keys))
     return broadcasts.astype(np.int64), nbytes.astype(np.int64)
@@ -204,7 +218,7 @@ def _bucket_sums(
 def _plan_versions(
     index: PlanIndex, keys: np.ndarray, forward: np.ndarray, found: np.ndarray
 ) -> np.ndarray:
-    used = np.concatenate([forward, of_buckets(found)])
+    used = stacked(forward, of_buckets(found))
     runs, run = np.unique(run_keys(used), return_inverse=True)
     versions = np.full(len(keys), -1, np.int64)
     np.maximum.at(versions, find(keys, _keys(used)), index.version(index.at(runs))[run])

@@ -101,10 +101,10 @@ def _pending(
 def _never_launched(here: Evidence) -> str:
     """The Reducer waits for a parameter that took no part in this backward."""
     table = here.buckets
-    waiting = table[table["launched_ns"].isna() & table["full_ns"].isna()]
-    if waiting.empty:
+    waiting = table[(table["launched_ns"] == 0) & (table["full_ns"] == 0)]
+    if not len(waiting):
         return ""
-    row = waiting.iloc[0]
+    row = waiting[0]
     return (
         f"rank {row['rank']} never launched {bucket_name(here.source, row)}: not all of its "
         f"{row['parameters']} parameters got a gradient"

@@ -43,6 +43,7 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
         for state in states:
             state.in_backward = True
+        reduced = [state.synced_backwards for state in states]
         local.in_backward, local.finalized = True, []
         begin_ns = time.time_ns()
         flags = _FAILED
@@ -66,6 +67,10 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             if recorder.detailed:
                 for state in states:
                     _write_ready_times(recorder, state, end_ns)
+            if recorder.fingerprints.due and not flags:
+                for state, before in zip(states, reduced, strict=True):
+                    if state.synced_backwards > before:
+                        recorder.fingerprints.gradients(state)
 
     return _engine_run_backward
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 
 def watch(recorder: Recorder, patches: Patches) -> None:
-    """Wrap ``register_comm_hook``, so that hooks registered from now on are recorded."""
+    """Wrap the methods that register hooks, so that those from now on are recorded."""
     patches.wrap(DDP, "register_comm_hook", lambda call: _register_comm_hook(recorder, call))
-    patches.wrap(DDP, "_register_builtin_comm_hook", lambda call: _register_builtin(recorder, call))
+    # What a module may be told after its constructor; its configuration is then another.
+    for name in ("_register_builtin_comm_hook", "_register_buffer_comm_hook", "_set_static_graph"):
+        patches.wrap(DDP, name, lambda call: _configured_by(recorder, call))
 
 
 def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,14 +40,14 @@ def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callabl
     return register_comm_hook
 
 
-def _register_builtin(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
-    def _register_builtin_comm_hook(self: Any, comm_hook_type: Any) -> Any:
-        result = call(self, comm_hook_type)
+def _configured_by(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    def configure(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = call(self, *args, **kwargs)
         if recorder.state_of(self) is not None:
             recorder.configured(self)
         return result
 
-    return _register_builtin_comm_hook
+    return configure
 
 
 class RecordedHook:

@@ -21,6 +21,7 @@ _CONFIGURATION = (
     "static_graph",
     "skip_all_reduce_unused_params",
     "batched_grad_copy",
+    "broadcast_bucket_size",
 )
 
 
@@ -75,14 +76,24 @@ def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
 
 
 def describe_configuration(ddp: Any, module_id: int, version: int) -> Configuration:
-    """DDP's knobs as it holds them, plus the comm hook's name and the first bucket's cap."""
+    """DDP's knobs as it holds them, and beside them what else decides about collectives.
+
+    ``first_bucket_bytes_cap``; ``per_bucket_bytes_caps``, where a list of caps was given;
+    ``comm_hook``: its name, "" for DDP's own all-reduce; ``buffer_hook``: where a hook takes the
+    place of the buffers' broadcast: "pre_forward", "post_forward" or "none"; ``world_size``.
+    """
     values: dict[str, Any] = {
         name: getattr(ddp, name) for name in _CONFIGURATION if hasattr(ddp, name)
     }
     if "forward_sync_buffers" in values:
         values.pop("broadcast_buffers", None)  # the old name of the same flag
     values["first_bucket_bytes_cap"] = first_bucket_bytes_cap(ddp)
+    caps = getattr(getattr(ddp, "_bucket_config", None), "per_bucket_bytes_caps", ())
+    if caps:
+        values["per_bucket_bytes_caps"] = list(caps)
     values["comm_hook"] = comm_hook_name(ddp)
+    values["buffer_hook"] = buffer_hook(ddp)
+    values["world_size"] = ddp.process_group.size()
     return Configuration(module_id, version, time.time_ns(), values)
 
 
@@ -94,6 +105,12 @@ def first_bucket_bytes_cap(ddp: Any) -> int:
     if getattr(ddp, "bucket_bytes_cap_default", False):
         return int(torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
     return int(ddp.bucket_bytes_cap)
+
+
+def buffer_hook(ddp: Any) -> str:
+    """Where the hook runs that synchronizes buffers; "none" for DDP's own broadcast."""
+    hook = getattr(ddp, "buffer_hook", None)
+    return "none" if hook is None else str(hook.buffer_comm_hook_location.name).lower()
 
 
 def comm_hook_name(ddp: Any) -> str:

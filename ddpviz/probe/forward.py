@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils._pytree import tree_leaves
 
-from ddpviz.events import NO_GROUP, Cause, Flag, Kind
+from ddpviz.events import NO_GROUP, Buffers, Cause, Flag, Kind
+from ddpviz.probe import describe
 from ddpviz.probe.state import in_cause
 
 if TYPE_CHECKING:
@@ -22,7 +25,9 @@ _FORWARD, _PRE, _MODULE, _POST = (
     int(kind) for kind in (Kind.FORWARD, Kind.PRE_FORWARD, Kind.MODULE_FORWARD, Kind.POST_FORWARD)
 )
 _NO_SYNC, _NO_GRAD, _FAILED = int(Flag.NO_SYNC), int(Flag.NO_GRAD), int(Flag.FAILED)
+_SYNC_DUE, _SINK = int(Flag.SYNC_DUE), int(Flag.SINK)
 _PREPARE = int(Kind.PREPARE_FOR_BACKWARD)
+_NBYTES = operator.attrgetter("nbytes")  # a fifth of numel() * element_size()
 
 
 def watch(recorder: Recorder, patches: Patches) -> None:
@@ -47,6 +52,8 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         begin_ns = time.time_ns()
         recorder.forward_begins(state, begin_ns)
         flags = 0 if self.require_backward_grad_sync else _NO_SYNC
+        if self.require_forward_param_sync:
+            flags |= _SYNC_DUE
         if not torch.is_grad_enabled():
             flags |= _NO_GRAD
         else:
@@ -57,6 +64,8 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         try:
             result = call(self, *args, **kwargs)
             failed = 0
+            if (self.find_unused_parameters or self.static_graph) and _through_sink(result):
+                flags |= _SINK
             return result
         finally:
             end_ns = time.time_ns()
@@ -82,6 +91,17 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
     return forward
 
 
+def _through_sink(output: Any) -> bool:
+    """Whether DDP has put its ``_DDPSink`` behind the forward's output."""
+    tensors = [output] if isinstance(output, torch.Tensor) else tree_leaves(output)
+    # With a dataclass or an RRef as output no tensor is found, and none is claimed.
+    return any(
+        type(tensor.grad_fn).__name__ == "_DDPSinkBackward"
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor)
+    )
+
+
 def _run_ddp_forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def _run_ddp_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin_ns = time.time_ns()
@@ -101,21 +121,43 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
         state = recorder.state_of(self)
         if state is None:
             return call(self)
+        before, fingerprints = self.named_module_buffers, recorder.fingerprints
+        if fingerprints.due:
+            fingerprints.buffers(state, "buffers before")
         begin_ns = time.time_ns()
         result = call(self)
+        end_ns = time.time_ns()
         buffers = self.modules_buffers
         recorder.write(
             Kind.BUFFER_SYNC,
             begin_ns,
-            time.time_ns(),
-            nbytes=sum(buffer.numel() * buffer.element_size() for buffer in buffers),
+            end_ns,
+            nbytes=_bytes(buffers),
             iteration=state.iteration,
             index=len(buffers),
             module=state.id,
         )
+        if fingerprints.due:
+            # What a hook leaves running after the forward is waited for in finalize.
+            if describe.buffer_hook(self) == "post_forward":
+                state.buffers_after_backward = True
+            else:
+                fingerprints.buffers(state, "buffers after")
+        # DDP looks its buffers up anew at every sync, as they can be reassigned.
+        if not all(map(operator.is_, before.values(), buffers)):
+            now = self.named_module_buffers
+            names = tuple(name for name in now if now[name] is not before.get(name))
+            recorder.note(Buffers(state.id, state.iteration, begin_ns, names))
         return result
 
     return _sync_buffers
+
+
+def _bytes(buffers: list[torch.Tensor]) -> int:
+    try:
+        return sum(map(_NBYTES, buffers))
+    except (RuntimeError, NotImplementedError):  # a sparse one, which a buffer hook may take
+        return sum(buffer.numel() * buffer.element_size() for buffer in buffers)
 
 
 def _rebuild(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:

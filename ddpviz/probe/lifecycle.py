@@ -10,7 +10,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim import optimizer as optimizer_module
 
-from ddpviz.events import Cause
+from ddpviz.events import Cause, Kind
 from ddpviz.probe import backward, comm_hooks, construction, forward
 from ddpviz.probe.state import in_cause
 
@@ -30,8 +30,8 @@ def _watch_join(recorder: Recorder, patches: Patches) -> None:
     def in_join(call: Callable[..., Any]) -> Callable[..., Any]:
         return in_cause(recorder, Cause.JOIN, call)
 
+    patches.wrap(DDP, "_find_common_rank", lambda call: _common_rank(recorder, call))
     for name in (
-        "_find_common_rank",
         "_check_global_requires_backward_grad_sync",
         "_sync_final_model",
         "_match_all_reduce_for_bwd_pass",
@@ -46,6 +46,28 @@ def _watch_join(recorder: Recorder, patches: Patches) -> None:
     )
     for name in ("notify_join_context", "_get_num_nonjoined_procs", "_notify_procs_to_terminate"):
         patches.wrap(Join, name, in_join)
+
+
+def _common_rank(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    call = in_cause(recorder, Cause.JOIN, call)
+
+    def _find_common_rank(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begin_ns, wanted_for = time.time_ns(), recorder.local.cause
+        rank = call(self, *args, **kwargs)
+        state = recorder.state_of(self)
+        if state is not None:
+            recorder.write(
+                Kind.COMMON_RANK,
+                begin_ns,
+                time.time_ns(),
+                iteration=state.iteration,
+                index=rank,
+                cause=wanted_for or Cause.JOIN,
+                module=state.id,
+            )
+        return rank
+
+    return _find_common_rank
 
 
 def watch_optimizers(recorder: Recorder) -> list[Any]:

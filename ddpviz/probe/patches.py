@@ -19,7 +19,9 @@ class Patches:
         original = vars(owner).get(name)
         if original is None:
             return False
-        call = original.__func__ if isinstance(original, (classmethod, staticmethod)) else original
+        # Of a class or static method, and of pybind's methods: the builtin itself, so that a
+        # profiler sees it called.
+        call = getattr(original, "__func__", original)
         replacement = make(call)
         functools.update_wrapper(replacement, call, updated=())
         if isinstance(original, (classmethod, staticmethod)):
@@ -27,6 +29,11 @@ class Patches:
         setattr(owner, name, replacement)
         self._applied.append((owner, name, original, replacement))
         return True
+
+    def originals(self) -> list[Any]:
+        """The functions that are replaced now."""
+        found = (original for _, _, original, _ in self._applied)
+        return [getattr(one, "__func__", one) for one in found]
 
     def restore(self) -> None:
         """Put the originals back, last first. What somebody patched over us is left and named."""

@@ -20,6 +20,8 @@ from ddpviz import events
 from ddpviz.events import NO_GROUP, NO_MODULE, Kind
 from ddpviz.probe import describe, lifecycle, tap
 from ddpviz.probe.collectives import Collectives
+from ddpviz.probe.fingerprints import Fingerprinter, check_every
+from ddpviz.probe.frames import Walker
 from ddpviz.probe.outlet import Outlet, Sink
 from ddpviz.probe.patches import Patches
 from ddpviz.probe.state import Local, ModuleState
@@ -40,7 +42,8 @@ class Recorder:
     ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, every
     ``flush_interval_s`` and at once for notes. ``ring_path``: a file that keeps what was written
     even when the process is killed. ``capacity``: records that it holds.
-    ``level``: "summary" (per step) or "default" (per parameter and bucket).
+    ``level``: "summary" (per step) or "default" (per parameter and bucket). ``fingerprints``: in
+    every so many steps, see :meth:`fingerprint_every`.
     Raises RuntimeError where another recorder is active, ValueError for an unknown level.
     """
 
@@ -53,6 +56,7 @@ class Recorder:
         world_size: int | None = None,
         capacity: int = 65_536,
         flush_interval_s: float = 1.0,
+        fingerprints: int = 0,
     ):
         if level not in LEVELS:
             raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
@@ -73,6 +77,8 @@ class Recorder:
         self.note = self._outlet.note
         self.label = self._outlet.label
         self.flush = self._outlet.flush
+        self.say = self._outlet.say
+        self.fingerprints = Fingerprinter(self, fingerprints)
         self._patches = Patches()
         self._states: dict[int, ModuleState] = {}
         self._by_reducer: dict[int, ModuleState] = {}
@@ -81,6 +87,7 @@ class Recorder:
         self._modules = 0
         self._step_begin_ns = 0
         self._explicit_step = False
+        self._walker: Walker | None = None
         self._optimizer_handles: list[Any] = []
         self.note(
             events.Process(
@@ -141,7 +148,7 @@ class Recorder:
                 "attach first, then register it"
             )
             self.note(events.Unavailable(state.id, "buckets", time.time_ns(), why))
-            self._outlet.say(f"buckets are not available here, because {why}")
+            self.say(f"buckets are not available here, because {why}")
 
     def close(self) -> None:
         """Record no more, give every module its group back, flush. Idempotent."""
@@ -149,6 +156,7 @@ class Recorder:
         if self.closed:
             return
         self.closed = True
+        self.fingerprints.due = False  # a step that did not end may hang: nothing may wait for it
         # A completion callback can come a moment after its waiter went on; a hung one never does.
         deadline = time.monotonic() + _LATE_COMPLETIONS_S
         while self.collectives.pending and time.monotonic() < deadline:
@@ -202,6 +210,7 @@ class Recorder:
         module = describe.describe_module(ddp, state.id, state.parameters)
         state.last_stats = ddp.reducer.get_backward_stats()
         state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
+        state.buffers = tuple(buffer.name for buffer in module.buffers)
         self.note(module)
         self.configured(ddp)
         self.plan(ddp, state, reason)
@@ -229,7 +238,7 @@ class Recorder:
                 ddp, state.parameters, state.id, state.plan_version + 1, iteration, reason, limits
             )
         except (RuntimeError, TypeError) as error:
-            self._outlet.say(f"the bucket plan is not available here, because {error}")
+            self.say(f"the bucket plan is not available here, because {error}")
             return
         state.plan_version += 1
         self.note(state.plan)
@@ -286,9 +295,40 @@ class Recorder:
             rows += self._step_row(end_ns)
         self.write_rows(*rows)
 
+    def walk_next_step(self) -> None:
+        """Note which functions of torch the next step that begins really runs (:class:`Walk`).
+
+        It takes that step on its own thread a few milliseconds more. Where another profiler
+        follows that thread there is no walk, and an :class:`Unavailable` note says why.
+        """
+        self._walker = Walker(self._patches.originals())
+
+    def fingerprint_every(self, steps: int) -> None:
+        """From the next step on, fingerprint what replicas should share in every so many steps.
+
+        0 ends it. Raises ValueError for anything but a whole number.
+        """
+        self.fingerprints.every = check_every(steps)
+
     def _begin_step(self, begin_ns: int) -> None:
         self.step_index += 1
+        self.fingerprints.step_begins(self.step_index)
         self._step_begin_ns = begin_ns
+        if self._walker is not None:
+            self._walker.begin()
+
+    def _end_walk(self, end_ns: int) -> None:
+        walker = self._walker
+        if walker is None or not walker.begun:
+            return
+        self._walker = None
+        frames, now_ns = walker.end(end_ns), time.time_ns()
+        module = min((state.id for state in self.states()), default=NO_MODULE)
+        if frames:
+            self.note(events.Walk(module, self.step_index, now_ns, frames))
+        if walker.missing:
+            self.note(events.Unavailable(module, "walk", now_ns, walker.missing))
+            self.say(f"the walk is not available here, because {walker.missing}")
 
     @property
     def current_step(self) -> int:
@@ -306,6 +346,9 @@ class Recorder:
             state.synced_in_step = False
         if not begin_ns:
             return []
+        self._end_walk(end_ns)
+        if self.fingerprints.due:
+            self.fingerprints.step_ended()
         return [self._row(_STEP, begin_ns, end_ns, self.step_index, self.step_index, 0)]
 
     def _row(

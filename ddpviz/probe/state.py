@@ -36,6 +36,9 @@ class ModuleState:
         self.iteration = -1
         self.backward_iteration = -1  # of the last forward with gradients
         self.parameters: list[Any] = []  # weak references, in the Reducer's order
+        self.buffers: tuple[str, ...] = ()  # names, in the order of the Module note
+        self.buffers_after_backward = False  # fingerprints that are still due
+        self.used_map = b""  # the last one that was noted
         self.plan_version = -1
         self.plan: events.Plan | None = None
         self.configuration_version = 0

@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 
 from ddpviz.events import Cause, Flag
+from ddpviz.probe import used_map
+from ddpviz.probe.dynamo import keep_out
 
 if TYPE_CHECKING:
     from ddpviz.probe.patches import Patches
@@ -118,10 +120,7 @@ def _opaque(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     """
     method.__name__ = name
     method._torchdynamo_disable = True  # type: ignore[attr-defined]
-    skip_code = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
-    if skip_code is not None:
-        for function in (method, _observe):
-            skip_code(function.__code__)
+    keep_out(method, _observe)
     return method
 
 
@@ -172,7 +171,10 @@ def _observe(
     if from_cpp and state is not None and name == "allreduce":  # the Reducer: nothing to search
         tensors = args[0]
         # Gradients are never integers; the used-parameter map is an int32 tensor.
-        cause, flags = _USED_MAP if tensors[0].dtype is torch.int32 else _BUCKET, 0
+        cause, flags = _BUCKET, 0
+        if tensors[0].dtype is torch.int32:
+            cause = _USED_MAP
+            used_map.launched(recorder, state, tensors[0])
     else:
         tensors = _inputs(name, args)
         cause, flags, state = _cause(recorder, state, caller, from_cpp)

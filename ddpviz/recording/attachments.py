@@ -15,8 +15,10 @@ from ddpviz.events import (
     NO_GROUP,
     NO_MODULE,
     Batch,
+    Buffers,
     Configuration,
     Failure,
+    Fingerprints,
     Group,
     Label,
     Module,
@@ -24,6 +26,8 @@ from ddpviz.events import (
     Plan,
     Process,
     Unavailable,
+    Unused,
+    Walk,
 )
 
 #: ``Batch.sequence`` of records that came outside the numbering: read back from a ring file.
@@ -68,10 +72,12 @@ class Offsets:
             return dataclasses.replace(note, id=note.id + self.group)
         if isinstance(note, Module):
             return dataclasses.replace(note, id=note.id + self.module)
-        if isinstance(note, (Plan, Configuration, Unavailable)):
-            return dataclasses.replace(note, module=note.module + self.module)
-        if isinstance(note, Failure) and note.step >= 0:
-            return dataclasses.replace(note, step=note.step + self.step)
+        if isinstance(note, (Failure, Fingerprints, Walk)) and note.step >= 0:
+            note = dataclasses.replace(note, step=note.step + self.step)
+        if isinstance(
+            note, (Plan, Configuration, Unavailable, Unused, Buffers, Fingerprints, Walk)
+        ):
+            note = dataclasses.replace(note, module=note.module + self.module)
         return note
 
 

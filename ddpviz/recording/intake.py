@@ -6,13 +6,28 @@ The caller holds one lock around :meth:`Intake.take`; reading the store needs no
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter, deque
 from collections.abc import Hashable
 
 import numpy as np
 
-from ddpviz.events import NO_GROUP, NO_MODULE, RECORD, Batch, Flag, Kind, Label, Note
+from ddpviz.events import (
+    NO_GROUP,
+    NO_MODULE,
+    RECORD,
+    Batch,
+    Fingerprints,
+    Flag,
+    Kind,
+    Label,
+    Note,
+    Walk,
+)
 from ddpviz.recording import store
 from ddpviz.recording.attachments import UNNUMBERED, Attachments, rows_as_bytes
+
+#: Tensors and frames kept in memory of notes that come with every sampled step (some 100 MB).
+BULK_BOUND = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +43,11 @@ class Intake:
     """The writing side of a recording's state."""
 
     def __init__(self, rows: store.Store) -> None:
-        self.notes: dict[type, list[tuple[int, Note]]] = {}
+        self.notes: dict[type, deque[tuple[int, Note]]] = {}
         self.labels: dict[tuple[int, int], str] = {}
         self.ranks: set[int] = set()
         self.missing: dict[int, int] = {}  # batches by rank
+        self._bulk: Counter[type] = Counter()
         self._store = rows
         self._attachments = Attachments()
 
@@ -69,7 +85,12 @@ class Intake:
         self.ranks.add(rank)
         self._attachments.seen(notes)
         for note in notes:
-            self.notes.setdefault(type(note), []).append((rank, note))
+            found = self.notes.setdefault(type(note), deque())
+            found.append((rank, note))
+            if _bulk(note):
+                self._bulk[type(note)] += _bulk(note)
+                while self._bulk[type(note)] > BULK_BOUND and len(found) > 1:
+                    self._bulk[type(note)] -= _bulk(found.popleft()[1])
             if isinstance(note, Label):
                 self.labels[rank, note.id] = note.text
         gaps = records["index"][records["kind"] == Kind.GAP]
@@ -97,3 +118,10 @@ class Intake:
         gap["index"], gap["rank"], gap["kind"], gap["flags"] = missing, rank, Kind.GAP, Flag.DERIVED
         gap["module"], gap["group"] = NO_MODULE, NO_GROUP
         return gap
+
+
+def _bulk(note: Note) -> int:
+    """How many tensors or frames a note of a sampled step is about; 0 for another."""
+    if isinstance(note, Fingerprints):
+        return len(note.hashes)
+    return len(note.frames) if isinstance(note, Walk) else 0

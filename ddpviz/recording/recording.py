@@ -126,7 +126,10 @@ class Recording:
         return store.select(self._store.chunks(), kinds, ranks, steps)
 
     def notes(self, kind: type[_NoteType], rank: int | None = None) -> list[_NoteType]:
-        """Notes of a type of ``ddpviz.events``, of one rank or all, in the order they came."""
+        """Notes of a type of ``ddpviz.events``, of one rank or all, in the order they came.
+
+        Of Fingerprints and Walks memory keeps the latest, of a million tensors or frames in all.
+        """
         with self._lock:
             found = list(self._intake.notes.get(kind, ()))
         return [note for of, note in found if rank in (None, of)]  # type: ignore[misc]
@@ -253,6 +256,60 @@ class Recording:
         from ddpviz import analysis
 
         return analysis.overlap(self)
+
+    def construction(self) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.construction`."""
+        from ddpviz import analysis
+
+        return analysis.construction(self)
+
+    def plans(self, rank: int = 0) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.plans`."""
+        from ddpviz import analysis
+
+        return analysis.plans(self, rank)
+
+    def plan_reasons(self, rank: int = 0) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.plan_reasons`."""
+        from ddpviz import analysis
+
+        return analysis.plan_reasons(self, rank)
+
+    def countdown(self, step: int, rank: int = 0) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.countdown`."""
+        from ddpviz import analysis
+
+        return analysis.countdown(self, step, rank)
+
+    def finalize(self, step: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.finalize`."""
+        from ddpviz import analysis
+
+        return analysis.finalize(self, step)
+
+    def forward_graph(self, step: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.forward_graph`."""
+        from ddpviz import analysis
+
+        return analysis.forward_graph(self, step)
+
+    def buffer_values(self) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.buffer_values`."""
+        from ddpviz import analysis
+
+        return analysis.buffer_values(self)
+
+    def replicas(self) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.replicas`."""
+        from ddpviz import analysis
+
+        return analysis.replicas(self)
+
+    def walk(self, step: int | None = None, rank: int = 0) -> Any:
+        """See :func:`ddpviz.explain.walk`."""
+        from ddpviz import explain
+
+        return explain.walk(self, step, rank)
 
     def collective_name(self, record: np.void) -> str:
         """See :func:`ddpviz.analysis.naming.collective_name`."""

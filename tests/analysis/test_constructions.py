@@ -6,7 +6,7 @@ import pytest
 
 from ddpviz.analysis import finding
 from ddpviz.analysis.constructions import constructions
-from ddpviz.events import Cause, Failure, Module
+from ddpviz.events import Cause, Failure, Kind, Module
 from tests.analysis.material import MemorySource, at_ns, construct, described, step
 
 READY = {3: 120.0, 2: 121.0, 1: 122.0, 0: 123.0}
@@ -25,6 +25,22 @@ def rewrapped() -> MemorySource:
 
 def failed(source: MemorySource, ms: float, rank: int = 1, number: int = -1) -> None:
     source.note(rank, Failure(rank, number, at_ns(ms), "ValueError: bad batch", ""))
+
+
+def test_a_failure_in_a_step_of_which_nothing_was_recorded_is_told_at_the_step_before() -> None:
+    """The process was killed while it loaded the batch: no record says that it had begun."""
+    source = rewrapped()
+    for rank in (0, 1):
+        step(
+            source, rank, 4000, READY, [4021, 4023], [4024, 4025], (4024, 4026), 2, 20, end_ms=4030
+        )
+    whole = finding(source, 1)
+    failed(source, 5000, number=3)
+    assert finding(source, 2) == "rank 1 failed at the begin of step 3: ValueError: bad batch"
+    assert finding(source, 1) == whole
+    source.add(Kind.FORWARD, 0, 5001, 5002, step=3, iteration=3, module=0)
+    assert finding(source, 3) == "rank 1 failed: ValueError: bad batch"
+    assert "failed" not in finding(source, 2)
 
 
 def test_each_construction_is_one_of_its_own_with_its_own_length() -> None:

@@ -128,11 +128,23 @@ HAS_FLIGHT_RECORDER = hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json")
 
 
 def flight() -> list[dict[str, Any]]:
-    """The flight recorder's collectives so far, oldest first; none where torch has none."""
+    """The flight recorder's collectives so far, oldest first; none where torch has none.
+
+    Slow after many: it dumps all there was.
+    """
     if not HAS_FLIGHT_RECORDER:
         return []
     dump = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())
     return sorted(dump.get("entries", []), key=lambda entry: entry["record_id"])
+
+
+def flights(spans_ns: list[tuple[int, int]]) -> list[list[dict[str, Any]]]:
+    """Those of each span of time, in one dump."""
+    entries = flight()
+    return [
+        [entry for entry in entries if begin_ns <= entry["time_created_ns"] < end_ns]
+        for begin_ns, end_ns in spans_ns
+    ]
 
 
 def shape(entry: dict[str, Any]) -> tuple[str, str, str]:

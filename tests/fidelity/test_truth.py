@@ -6,6 +6,7 @@ The Reducer's live layout, DDP's logger and c10d's flight recorder are asked ind
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,11 @@ def record(rank: int, world_size: int, modes: list[str]) -> dict[str, Any]:
     """Each mode recorded; beside it, what the other witnesses said."""
     from ddpviz.probe import Recorder
 
-    outcome = {}
+    outcome: dict[str, dict[str, Any]] = {}
+    spans_ns = []
     for mode in modes:
         batches: list[events.Batch] = []
-        before = len(scenarios.flight())
+        begin_ns = time.time_ns()
         recorder = Recorder(sinks=[batches.append]).install()
         modules = scenarios.build(mode)
         modules[0]._set_ddp_runtime_logging_sample_rate(1)
@@ -47,15 +49,17 @@ def record(rank: int, world_size: int, modes: list[str]) -> dict[str, Any]:
             logged.append(dict(modules[0]._get_ddp_logging_data()))
         ddp_buckets = scenarios.plan_of(modules[0])
         recorder.close()
+        spans_ns.append((begin_ns, time.time_ns()))
         outcome[mode] = {
             "records": np.concatenate([batch.records for batch in batches]),
             "notes": [note for batch in batches for note in batch.notes],
             "sequences": [batch.sequence for batch in batches],
-            "flight": scenarios.flight()[before:],
             "plans": plans,
             "last_plan": ddp_buckets,
             "logged": logged,
         }
+    for found, entries in zip(outcome.values(), scenarios.flights(spans_ns), strict=True):
+        found["flight"] = entries
     return outcome
 
 

@@ -144,7 +144,7 @@ def evaluating(rank: int, world_size: int) -> dict[str, Any]:
     return {
         "steps": records(batches, Kind.STEP)["step"].tolist(),
         "unsteady": forward[forward["step"] == -1]["flags"].tolist(),
-        "trained": set(forward[forward["flags"] == 0]["iteration"].tolist()),
+        "trained": set(forward[(forward["flags"] & Flag.NO_GRAD) == 0]["iteration"].tolist()),
         "backward": set(records(batches, Kind.BACKWARD)["iteration"].tolist()),
         "ready": set(records(batches, Kind.GRAD_READY)["iteration"].tolist()),
         "finalize": set(records(batches, Kind.FINALIZE)["iteration"].tolist()),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import ddpviz
@@ -64,14 +65,7 @@ def test_a_ring_whose_sink_failed_stays_on_disk_and_training_goes_on(
     assert capfd.readouterr().err.count("no space left on device") == 2  # once a rank
 
 
-def killed(rank: int, folder: str) -> None:
-    import torch
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
-    )
+def killed(rank: int, world_size: int, folder: str) -> None:
     modules = scenarios.build("plain")
     ddpviz.attach(modules, Path(folder) / "run")
     scenarios.train("plain", rank, modules, 5)
@@ -80,8 +74,8 @@ def killed(rank: int, folder: str) -> None:
 
 
 def test_a_kill_loses_no_step_and_no_ready_time(tmp_path: Path) -> None:
-    with pytest.raises(mp.ProcessExitedException):
-        mp.spawn(killed, (str(tmp_path),), nprocs=2)
+    with pytest.raises(mp.ProcessExitedException, match="SIGKILL"):
+        run_ranks(killed, 2, str(tmp_path))
     assert read_ring(tmp_path / "run" / "rank-0000.ring")[0].size  # no sink had all of it
     recording = ddpviz.load(tmp_path / "run")
     for rank in (0, 1):
