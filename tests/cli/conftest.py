@@ -1,14 +1,18 @@
-"""One real run of ``ddpviz demo``, for all tests of the command."""
+"""Real runs of ``ddpviz demo``, for all tests of the command: a whole one, and a broken one."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ddpviz
+from ddpviz import load
+from ddpviz.events import Process
+from tests.cli.command import broken_demo, ddpviz
 
 STEPS = 6
 ENGINES = 2
@@ -30,3 +34,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     done = ddpviz("demo", "--engines", str(ENGINES), "--steps", str(STEPS), "--out", folder)
     assert done.returncode == 0, done.stderr
     return Demo(done, folder)
+
+
+@pytest.fixture(scope="session")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """In the middle of its training rank 1 was killed."""
+    folder = tmp_path_factory.mktemp("killed") / "run"
+
+    def kill(pid: int) -> None:
+        os.kill(load(folder).notes(Process, rank=1)[0].pid, signal.SIGKILL)
+
+    steps = 1_000_000
+    return Demo(broken_demo(folder, steps, r"training, step [1-9]", kill), folder, steps)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import ddpviz as package
-from ddpviz.events import Failure, Process
-from tests.cli.command import REPOSITORY, ddpviz
+from ddpviz.events import Failure
+from tests.cli.command import broken_demo, ddpviz
 from tests.cli.conftest import Demo
 
 
@@ -49,55 +45,30 @@ def test_demo_into_a_folder_with_files(tmp_path: Path) -> None:
     assert_one_line(ddpviz("demo", "--out", tmp_path), str(tmp_path), "new or empty")
 
 
-def broken_demo(
-    folder: Path, steps: int, line: str, fault: Callable[[], None]
-) -> subprocess.CompletedProcess[str]:
-    """A demo to which something happens when it says ``line`` (a pattern) on stderr.
-
-    Its stderr comes without the lines of its progress.
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ddpviz.cli", "demo", f"--steps={steps}", f"--out={folder}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-    )
-    assert process.stderr is not None
-    for said in process.stderr:
-        if re.search(line, said):
-            break
-    fault()
-    stdout, stderr = process.communicate(timeout=120)
+def without_progress(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
     progress = re.compile(r"ddpviz: .* \d+ of \d+, ")
-    errors = [said for said in stderr.splitlines(True) if not progress.match(said)]
-    return subprocess.CompletedProcess([], process.returncode, stdout, "".join(errors))
+    errors = [said for said in done.stderr.splitlines(True) if not progress.match(said)]
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout, "".join(errors))
 
 
-def test_demo_whose_rank_dies(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-
-    def fault() -> None:
-        os.kill(package.load(folder).notes(Process, rank=1)[0].pid, signal.SIGKILL)
-
-    done = broken_demo(folder, 1_000_000, r"training, step [1-9]", fault)
+def test_demo_whose_rank_dies(killed: Demo) -> None:
+    done = without_progress(killed.done)
     assert_one_line(
         done,
         "ddpviz demo: rank 1 failed in step ",
         ": its process was killed by SIGKILL. What was recorded until then is in ",
-        str(folder),
+        str(killed.folder),
     )
     assert "restart" not in done.stderr  # there is no session to call it on
-    (failure,) = package.load(folder).notes(Failure, rank=1)
+    (failure,) = package.load(killed.folder).notes(Failure, rank=1)
     assert failure.message == "its process was killed by SIGKILL"
 
 
 def test_demo_whose_page_cannot_be_written(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    done = broken_demo(folder, 3, "starting engines", (folder / "timeline.html").mkdir)
-    assert_one_line(
-        done, f"cannot write {folder / 'timeline.html'}: Is a directory", f"ddpviz show {folder}"
-    )
+    page = folder / "timeline.html"
+    done = without_progress(broken_demo(folder, 3, "starting engines", lambda pid: page.mkdir()))
+    assert_one_line(done, f"cannot write {page}: Is a directory", f"ddpviz show {folder}")
     assert package.load(folder).last_step == 2
 
 
@@ -112,7 +83,7 @@ def test_a_command_line_that_makes_no_sense(arguments: list[str]) -> None:
     assert_one_line(ddpviz(*arguments), "--help")
 
 
-@pytest.mark.parametrize("command", ["demo", "show", "lab"])
+@pytest.mark.parametrize("command", ["demo", "show", "explain", "claims", "lab"])
 def test_help_has_an_example(command: str) -> None:
     done = ddpviz(command, "--help")
     assert done.returncode == 0
