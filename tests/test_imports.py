@@ -21,19 +21,22 @@ ORDER = [
     "traces",
     "explain",
     "views",
+    "demonstrations",
     "explorer",
     "export",
     "lab",
     "cli",
 ]
 
-#: What composes parts, by name. Session fills a recording as its engines run, and is shown by the
-#: explorer; a recording's methods are short for functions of analysis and views. All import them
-#: when called.
+#: What composes parts, by name. Session fills a recording as its engines run, is shown by the
+#: explorer, and runs demonstrations; a recording's methods are short for functions of analysis,
+#: explain and views. All import them when called.
 ACCEPTED = {
+    ("engines", "demonstrations"),
     ("engines", "explorer"),
     ("engines", "recording"),
     ("recording", "analysis"),
+    ("recording", "explain"),
     ("recording", "views"),
 }
 #: Modules of the package's root that put parts together; no part may import them.

@@ -57,6 +57,13 @@ def steps(given: Any) -> int:
     return _whole("steps", given)
 
 
+def every(given: Any) -> int:
+    """In how many steps to take fingerprints once; 0 for never. Raises ConfigurationError."""
+    if not _is_number(given) or given != int(given) or given < 0:
+        raise _refuse("every", given, "a whole number from 0 on")
+    return int(given)
+
+
 def together(settings: Settings, facts: Facts) -> None:
     """Whether these settings can work with each other, and on this model and device.
 

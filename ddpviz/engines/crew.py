@@ -56,6 +56,7 @@ class Crew:
         self.ddp_arguments: tuple[str, ...] = ()
         self._backend = backend
         self._join = (seed, str(directory), level)
+        self._fingerprints = 0
         self._directory = directory
         self._recording = recording
         self._give_up = give_up
@@ -88,7 +89,9 @@ class Crew:
             self.ask("see", lambda rank: (placements[rank].visible_gpu,))
             meeting = self.ask_first("rendezvous", placements[0].local)
             progress.update(3)
-            self.ask("join", lambda rank: (placements[rank], *meeting, *self._join))
+            self.ask(
+                "join", lambda rank: (placements[rank], *meeting, *self._join, self._fingerprints)
+            )
             progress.update(4, said)
 
     def restart(self, count: int) -> None:
@@ -102,6 +105,16 @@ class Crew:
         clusters.restart(self.engines, count, lost, self._give_up)
         self.failure, self.members = None, []
         self.form()
+
+    def fingerprint(self, every: int) -> None:
+        """Take fingerprints in every so many steps, also after a restart; 0 for none."""
+        self._fingerprints = every
+        self.ask("fingerprint", lambda rank: (every,))
+
+    @property
+    def fingerprints(self) -> int:
+        """In how many steps they are taken once; 0 for never."""
+        return self._fingerprints
 
     def leave(self) -> RankFailed | None:
         """Let ranks end their records, where all are well: none would wait for another.

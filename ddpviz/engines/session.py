@@ -64,6 +64,7 @@ class Session:
         self.recording: Recording = Recording()
         self._count = engines
         self._loaded: Loaded | None = None
+        self._demonstrated: Loaded | None = None  # what a demonstration loaded, not the user
         self._cells = itertools.count(1)
         self._started = time.time()
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -121,7 +122,7 @@ class Session:
         with self._work.during("loading", f"{settings.name} is built on all ranks"):
             self._work.do(build, "load")
 
-    def run(self, steps: int) -> Session:
+    def run(self, steps: int) -> None:
         """Train so many steps, and wait. Ctrl-C ends it after the step that runs, as does
         :meth:`stop` from another thread after the chunk that runs.
 
@@ -147,18 +148,16 @@ class Session:
                 progress.update(done, loss)
         finally:
             work.end_training(training)
-        return self
 
-    def start(self) -> Session:
+    def start(self) -> None:
         """Train in the background until :meth:`stop`; returns at once."""
         work = self._work
         work.idle("start")
         loaded = self._need("start")
         training = work.begin_training("start")
         work.driver.submit(lambda: work.go_on(loaded, training, self))
-        return self
 
-    def stop(self) -> Session:
+    def stop(self) -> None:
         """End training after the step that runs, and cells that run on ranks. Fine where there is
         nothing to end.
 
@@ -170,7 +169,6 @@ class Session:
         if error is not None:
             raise error
         work.check()
-        return self
 
     def restart(self) -> Session:
         """New engines and a new process group, and the workload anew: it counts its steps from 0
@@ -310,11 +308,57 @@ class Session:
         found: dict[int, str] = self._work.do(lambda: self._crew.ask("checksum"), "checksums")
         return found
 
+    def fingerprints(self, every: int = 1) -> Session:
+        """Have ranks hash parameters, gradients and buffers in every so many steps; 0 for none.
+
+        From the next chunk of steps on, also after a restart. ``recording.replicas()`` then tells
+        what is equal on all ranks, and ``recording.buffer_values()`` how buffers drift. No
+        collective is added; a step that is sampled takes longer, as all of it is read once. Raises
+        ConfigurationError for anything but a whole number from 0 on.
+        """
+        every = checks.every(every)
+        self._work.check()
+        self._work.do(lambda: self._crew.fingerprint(every), "fingerprints")
+        return self
+
+    @property
+    def fingerprints_every(self) -> int:
+        """In how many steps fingerprints are taken once; 0 for never."""
+        return self._crew.fingerprints
+
+    def walk(self) -> Session:
+        """Have every rank's next step note which functions of torch it runs.
+
+        While training is on, the first step of the next chunk; else the next that :meth:`run` or
+        a cell takes. That step takes some milliseconds more. ``recording.walk()`` shows it.
+        """
+        self._work.check()
+        self._work.do(lambda: self._crew.ask("walk"), "walk")
+        return self
+
     def explorer(self, views: list[str] | None = None) -> Any:
         """A widget that shows this session live, see :class:`ddpviz.explorer.Explorer`."""
         from ddpviz.explorer import Explorer
 
         return Explorer(self, views)
+
+    def demonstrate(self, name: str) -> Any:
+        """Run a small set-up that makes one fact visible, and show it: a result to print, or to
+        have as the last line of a cell. :func:`ddpviz.demonstrations.demonstrations` lists them.
+
+        It takes the place of the workload that is loaded, and leaves the session idle. Raises
+        ValueError for an unknown name, SessionError where the session is busy or has one rank.
+        """
+        from ddpviz.demonstrations import demonstrate
+
+        self._work.idle("demonstrate")
+        loaded = self._loaded
+        replaced = ""
+        if loaded is not None and loaded is not self._demonstrated:
+            replaced = loaded.settings.name
+        found = demonstrate(self, name, replaced)
+        self._demonstrated = self._loaded
+        return found
 
     # --- cells -----------------------------------------------------------------------------------
 

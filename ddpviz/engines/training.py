@@ -128,6 +128,16 @@ def _backward(state: RankState, batches: int) -> torch.Tensor:
     return loss
 
 
+def fingerprint(state: RankState, every: int) -> None:
+    """From the next step on, in every so many steps; 0 for none."""
+    state.recorder.fingerprint_every(every)
+
+
+def walk(state: RankState) -> None:
+    """Note which functions of torch the next step runs."""
+    state.recorder.walk_next_step()
+
+
 def checksum(state: RankState) -> str:
     """SHA-256 of this rank's parameters, as they lie in memory."""
     digest = hashlib.sha256()

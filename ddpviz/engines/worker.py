@@ -176,7 +176,15 @@ def _talk_locally(local: bool) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
 
-def join(placement: Placement, host: str, port: int, seed: int, directory: str, level: str) -> None:
+def join(
+    placement: Placement,
+    host: str,
+    port: int,
+    seed: int,
+    directory: str,
+    level: str,
+    fingerprints: int,
+) -> None:
     """Become a rank: make the process group, then start recording."""
     global _state, _outbox
     import torch
@@ -212,6 +220,7 @@ def join(placement: Placement, host: str, port: int, seed: int, directory: str, 
         level=level,
         ring_path=ring_path(folder, placement.rank),
         flush_interval_s=FLUSH_SECONDS,
+        fingerprints=fingerprints,
     )
     recorder.install()
     _state = RankState(placement, seed, folder, recorder, store, stack_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -16,18 +17,11 @@ import psutil
 import pytest
 
 import ddpviz
-from ddpviz.engines import RankFailed, Session, SessionError, crew
+from ddpviz.engines import RankFailed, Session, SessionError, crew, work
 from ddpviz.engines import cluster as clusters
 from ddpviz.events import Kind, Process
 from tests.faults.workload import faulty
-
-
-@pytest.fixture(scope="module")
-def others() -> Iterator[clusters.Engines]:
-    """Stands for a cluster somebody else started."""
-    engines = clusters.connect(2, None)
-    yield engines
-    clusters.close(engines)
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -40,8 +34,7 @@ def busy(others: clusters.Engines, tmp_path: Path) -> Iterator[int]:
         f"while not pathlib.Path({str(end)!r}).exists(): time.sleep(0.05)"
     )
     result = others.client[1].execute(code, block=False)
-    while not begun.exists():
-        time.sleep(0.01)
+    until(begun.exists)
     yield 1
     end.touch()
     result.wait(30)
@@ -76,10 +69,7 @@ def test_a_cluster_that_is_too_small_is_refused_and_nothing_stays_open(
     before = set(threading.enumerate())
     with pytest.raises(SessionError, match="found 2 engines in the cluster, expected 3"):
         Session(engines=3, cluster=getattr(others, given))
-    deadline = time.monotonic() + 5
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.01)  # the driver's thread ends by itself
-    assert set(threading.enumerate()) - before == set()
+    until(lambda: set(threading.enumerate()) <= before)  # the driver's thread ends by itself
     assert alive(others)
 
 
@@ -101,6 +91,7 @@ def test_ctrl_c_while_an_engine_is_busy_ends_the_wait(
     others: clusters.Engines, busy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "_ANSWER_SECONDS", 300.0)
+    monkeypatch.setattr(work, "_STOP_SECONDS", 1.0)
     timer = threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     begin = time.monotonic()
@@ -181,6 +172,8 @@ def test_a_cluster_whose_controller_is_gone_is_said_to_be() -> None:
     cluster, profile = clusters._local_cluster()
     cluster.start_controller_sync()
     cluster.connect_client_sync().close()
+    # Nobody will answer: not to be waited for as long as ipyparallel does by itself.
+    cluster.connect_client_sync = functools.partial(cluster.connect_client_sync, timeout=1)
     for process in [*cluster.controller.process.children(True), cluster.controller.process]:
         process.kill()
     with pytest.raises(SessionError, match="found no answer from the cluster's controller"):
@@ -210,8 +203,6 @@ def test_what_goes_wrong_when_a_session_ends_is_said_and_hides_nothing(
 def test_a_cluster_that_does_not_end_is_killed_and_the_session_closed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ddpviz.engines import work
-
     session = Session(engines=1, directory=tmp_path / "a")
     pid = session.pids[0]
     close, stuck = clusters.close, threading.Event()
@@ -226,10 +217,7 @@ def test_a_cluster_that_does_not_end_is_killed_and_the_session_closed(
         pool.submit(session.close).result(30)
     assert "the cluster did not end within 1 s: its engines were killed" in capfd.readouterr().err
     assert "closed" in repr(session)
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{pid}").exists()
+    until(lambda: not Path(f"/proc/{pid}").exists())
     stuck.set()
     session._work.driver._thread.join(30)
 
@@ -248,19 +236,18 @@ def test_ctrl_c_while_engines_start_ends_them(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.5)
 
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        Session(engines=2, directory=tmp_path / "a")
-    thread.join()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        left = [
+    def left() -> list[int]:
+        return [
             one.pid
             for one in psutil.Process().children(recursive=True)
             if one.pid not in before and one.status() != psutil.STATUS_ZOMBIE
         ]
-        if not left:
-            break
-        time.sleep(0.05)
-    assert left == []
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            Session(engines=2, directory=tmp_path / "a")
+        finally:
+            thread.join()  # what the first has ended already, the second finds here
+    until(lambda: not left())

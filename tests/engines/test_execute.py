@@ -13,6 +13,7 @@ import pytest
 import ddpviz
 from ddpviz.engines import Session, SessionError
 from ddpviz.events import Cause, Configuration, Kind, Module
+from tests.waiting import until
 
 #: Where ddpviz itself lies; a checkout may be called the same.
 PACKAGE = str(Path(ddpviz.__file__).parent)
@@ -21,22 +22,19 @@ CANCEL_SECONDS = 10
 
 
 class Printed:
-    """What ranks print, by rank and stream, with when each piece came."""
+    """What ranks print, by rank and stream, piece by piece."""
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[int, str, str, float]] = []
+        self.pieces: list[tuple[int, str, str]] = []
 
     def __call__(self, rank: int, stream: str, text: str) -> None:
-        self.pieces.append((rank, stream, text, time.monotonic()))
+        self.pieces.append((rank, stream, text))
 
     def text(self, rank: int, stream: str = "stdout") -> str:
         return "".join(piece[2] for piece in self.pieces if piece[:2] == (rank, stream))
 
     def wait_for(self, text: str, rank: int = 0) -> None:
-        deadline = time.monotonic() + 30
-        while text not in self.text(rank):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: text in self.text(rank), seconds=30)
 
 
 def done(session: Session, code: str, ranks: list[int] | None = None) -> Printed:
@@ -73,16 +71,20 @@ def test_without_a_callback_it_prints_here(
     assert "[rank 1] a" in said.out and "[rank 1] b" in said.err
 
 
-def test_output_comes_while_the_code_still_runs(session: Session) -> None:
-    printed = Printed()
-    code = "import time\nprint('first', flush=True)\ntime.sleep(1.5)\nprint('second')"
+def test_output_comes_while_the_code_still_runs(session: Session, tmp_path: Path) -> None:
+    printed, end = Printed(), tmp_path / "end"
+    code = (
+        "import os, time\n"
+        "print('first', flush=True)\n"
+        f"while not os.path.exists({str(end)!r}): time.sleep(0.01)\n"
+        "print('second')"
+    )
     execution = session.execute(code, [0], printed)
     printed.wait_for("first")
-    assert not execution.done()
+    assert not execution.done() and printed.text(0) == "first\n"
+    end.touch()
     assert execution.wait(30)
     assert printed.text(0) == "first\nsecond\n"
-    times = [piece[3] for piece in printed.pieces]
-    assert times[-1] - times[0] > 1.2
 
 
 def test_ddp_that_is_built_there_is_recorded(session: Session) -> None:
@@ -193,8 +195,10 @@ def test_training_and_cells_exclude_each_other(session: Session) -> None:
 
 def test_python_code_is_cancelled_and_the_rank_lives_on(session: Session) -> None:
     pids = session.pids
-    execution = session.execute("while True: pass", None, Printed())
-    time.sleep(0.2)
+    printed = Printed()
+    execution = session.execute("print('in', flush=True)\nwhile True: pass", None, printed)
+    for rank in (0, 1):
+        printed.wait_for("in", rank)
     begin = time.monotonic()
     execution.cancel()
     execution.cancel()
@@ -207,11 +211,12 @@ def test_python_code_is_cancelled_and_the_rank_lives_on(session: Session) -> Non
 
 
 def test_a_collective_that_only_one_rank_entered_is_cancelled(session: Session) -> None:
-    printed = Printed()
-    code = "print('in', flush=True)\ndist.all_reduce(torch.ones(3))"
-    execution = session.execute(code, [0], printed)
-    printed.wait_for("in")
-    time.sleep(1)  # it is said before it is done
+    def launched() -> int:
+        return len(session.recording.records(kinds=Kind.COLLECTIVE_LAUNCHED, ranks=0))
+
+    before = launched()
+    execution = session.execute("dist.all_reduce(torch.ones(3))", [0], Printed())
+    until(lambda: launched() > before, seconds=30)
     begin = time.monotonic()
     execution.cancel()
     assert execution.wait(CANCEL_SECONDS)
@@ -247,10 +252,7 @@ def test_a_rank_that_dies_in_a_cell_ends_the_others(
 
 def test_a_killed_idle_rank_is_seen_by_the_status_and_by_the_next_cell(session: Session) -> None:
     os.kill(session.pids[1], signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while session.status().ranks[1].state != "dead":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: session.status().ranks[1].state == "dead")
     execution = session.execute("1", None, Printed())
     assert execution.wait(30)
     assert "killed by SIGKILL" in execution.errors[1].message

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 import ddpviz
-from ddpviz.engines import ConfigurationError, Session, SessionError, shipping
+from ddpviz.engines import ConfigurationError, Session, SessionError, registry, shipping
+from ddpviz.engines import cluster as clusters
 from ddpviz.events import Cause, Configuration, Kind, Plan, Process
 
 
@@ -171,6 +172,7 @@ def test_restart_begins_the_workload_anew_in_the_same_recording(session: Session
 
 def test_before_a_load_and_after_a_close_the_next_step_is_named(tmp_path: Path) -> None:
     session = Session(engines=1, directory=tmp_path / "a")
+    assert session.id in [one.session for one in registry.read()]
     with pytest.raises(SessionError, match=r'call load\("convnet"\)'):
         session.run(1)
     session.load("mlp").start()
@@ -178,6 +180,9 @@ def test_before_a_load_and_after_a_close_the_next_step_is_named(tmp_path: Path) 
     session.close()
     with pytest.raises(SessionError, match="closed"):
         session.load("mlp")
+    assert session.status().status == "closed"
+    assert session.predict(bucket_cap_mb=1).refused is not None
+    assert session.id not in [one.session for one in registry.read()]
     assert ddpviz.load(tmp_path / "a").remarks == ()
     assert not list((tmp_path / "a").glob("*.ring"))
 
@@ -216,8 +221,10 @@ def test_a_local_session_listens_on_the_loopback_interface_only(session: Session
     assert client.session.key and client.session.signature_scheme == "hmac-sha256"
 
 
-def test_the_batch_that_leaving_ends_with_is_counted_and_sent_again(tmp_path: Path) -> None:
-    with Session(engines=1, directory=tmp_path / "a") as session:
+def test_the_batch_that_leaving_ends_with_is_counted_and_sent_again(
+    others: clusters.Engines, tmp_path: Path
+) -> None:
+    with Session(engines=1, cluster=others.client, directory=tmp_path / "a") as session:
         session.load("mlp").run(2)
         crew = session._crew
         before = crew.call("options", lambda rank: (shipping.workload("mlp"),))[0].report

@@ -6,22 +6,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ddpviz.engines import RankFailed, Session, guard, registry
 from ddpviz.events import Batch
-
-
-def eventually(condition: Callable[[], Any], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def test_the_status_follows_what_is_done(session: Session) -> None:
@@ -37,7 +29,7 @@ def test_the_status_follows_what_is_done(session: Session) -> None:
     session.start()
     assert session.status().status == "training"
     assert {one.state for one in session.status().ranks} == {"stepping"}
-    eventually(lambda: session.status().step > 3)
+    until(lambda: session.status().step > 3, seconds=20)
     session.configure(batch_size=8)
     session.stop()
     assert session.status().status == "idle"
@@ -109,23 +101,20 @@ def test_records_leave_more_often_while_somebody_watches(session: Session) -> No
     assert watched > 1.4 * alone
 
 
-def test_a_session_is_registered_as_long_as_it_lives(tmp_path: Path) -> None:
-    def mine() -> registry.Registered | None:
-        return next((one for one in registry.read() if one.session == session.id), None)
+def test_a_session_is_registered_with_the_ranks_that_it_has(session: Session) -> None:
+    def mine() -> registry.Registered:
+        (found,) = [one for one in registry.read() if one.session == session.id]
+        return found
 
-    with Session(engines=1, directory=tmp_path / "a") as session:
-        found = mine()
-        assert found is not None and found.kernel_pid == os.getpid()
-        (rank,) = found.ranks
-        assert rank.pid == session.pids[0] and guard.alive(rank.pid, rank.ticks)
-        assert all(guard.alive(one.pid, one.ticks) for one in found.launchers)
-        assert len(found.launchers) >= 2  # the engine's and the controller's
-        session.restart()
-        again = mine()
-        assert again is not None and again.ranks[0].pid == session.pids[0] != rank.pid
-    assert mine() is None
-    assert session.status().status == "closed"
-    assert session.predict(bucket_cap_mb=1).refused is not None
+    found = mine()
+    assert found.kernel_pid == os.getpid()
+    assert {one.rank: one.pid for one in found.ranks} == session.pids
+    assert all(guard.alive(one.pid, one.ticks) for one in (*found.ranks, *found.launchers))
+    assert len(found.launchers) >= 3  # the engines' and the controller's
+    session.restart()
+    again = mine()
+    assert {one.rank: one.pid for one in again.ranks} == session.pids
+    assert not {one.pid for one in again.ranks} & {one.pid for one in found.ranks}
 
 
 @pytest.mark.parametrize("engines", [1, 3, 4])
@@ -141,9 +130,9 @@ def test_any_number_of_ranks_trains_fails_and_comes_back(tmp_path: Path, engines
         cell = session.execute("rank", None, lambda rank, stream, text: printed.append(text))
         assert cell.wait(30) and sorted(printed) == [f"{rank}\n" for rank in range(engines)]
         session.start()
-        eventually(lambda: session.status().step > 5)
+        until(lambda: session.status().step > 5, seconds=20)
         os.kill(session.pids[engines - 1], signal.SIGKILL)
-        eventually(lambda: session.failure is not None)
+        until(lambda: session.failure is not None, seconds=20)
         assert session.failure is not None and session.failure.rank == engines - 1
         session.restart()
         session.run(2)

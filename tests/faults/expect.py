@@ -15,6 +15,7 @@ import ddpviz
 from ddpviz.engines import RankFailed, Session, guard
 from ddpviz.events import Kind
 from tests.faults.workload import mark
+from tests.waiting import until
 
 #: The promise: a failure ends the call within this. A bound, not a measurement.
 LIMIT_SECONDS = 10
@@ -57,8 +58,7 @@ def kill_idle(session: Session, *ranks: int) -> None:
     living = {pid: guard.start_ticks(pid) for pid in (session.pids[rank] for rank in ranks)}
     for pid in living:
         os.kill(pid, signal.SIGKILL)
-    while any(guard.alive(*process) for process in living.items()):
-        time.sleep(0.01)
+    until(lambda: not any(guard.alive(*process) for process in living.items()))
 
 
 def base(session: Session) -> int:

@@ -26,8 +26,12 @@ from ddpviz.engines import cluster as clusters
 from ddpviz.events import Failure
 from tests.faults.expect import LIMIT_SECONDS, base, failing_run, strike, when, whole, works_again
 from tests.faults.workload import FAULT_STEP, faulty
+from tests.waiting import until
 
 HOST = "elsewhere"
+
+#: The hub takes an engine at the second beat after it came; as many seconds may be missed as usual.
+HEARTBEAT = ["--HeartMonitor.period=200", "--HeartMonitor.max_heartmonitor_misses=150"]
 
 
 @contextmanager
@@ -45,7 +49,13 @@ def engines_elsewhere(hidden: Path | None = None) -> Iterator[ipyparallel.Cluste
     config.LocalEngineLauncher.engine_cmd = config.LocalEngineSetLauncher.engine_cmd = engine
     with tempfile.TemporaryDirectory() as profile:
         cluster = ipyparallel.Cluster(
-            profile_dir=profile, controller="local", engines="local", config=config, delay=0, n=2
+            profile_dir=profile,
+            controller="local",
+            engines="local",
+            config=config,
+            controller_args=HEARTBEAT,
+            delay=0,
+            n=2,
         )
         client = cluster.start_and_connect_sync()
         try:
@@ -61,12 +71,13 @@ def hang(session: Session, where: int) -> int:
     session.load(faulty, mode="hang", where=where)
     first = base(session)
     session.start()
-    while session.recording.last_step < first + FAULT_STEP:
-        time.sleep(0.01)
+    until(lambda: session.recording.last_step >= first + FAULT_STEP, seconds=30)
     return first
 
 
-def test_a_rank_elsewhere_is_killed_known_to_be_dead_and_saved(tmp_path: Path) -> None:
+def test_a_rank_elsewhere_is_killed_known_to_be_dead_and_saved(
+    impatient: None, tmp_path: Path
+) -> None:
     with (
         engines_elsewhere() as cluster,
         Session(cluster=cluster, directory=tmp_path / "a") as session,
@@ -100,7 +111,9 @@ def test_a_rank_elsewhere_is_killed_known_to_be_dead_and_saved(tmp_path: Path) -
         works_again(session)
 
 
-def test_files_of_a_rank_that_may_live_are_read_but_not_touched(tmp_path: Path) -> None:
+def test_files_of_a_rank_that_may_live_are_read_but_not_touched(
+    impatient: None, tmp_path: Path
+) -> None:
     with (
         engines_elsewhere() as cluster,
         Session(cluster=cluster, directory=tmp_path / "a") as session,

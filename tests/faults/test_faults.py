@@ -23,6 +23,7 @@ from tests.faults.expect import (
     works_again,
 )
 from tests.faults.workload import FAULT_STEP, cannot_build, faulty
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -144,8 +145,7 @@ def test_stop_of_hung_ranks_says_which_and_where(session: Session) -> None:
     session.load(faulty, mode="hang", where=0)
     first = base(session)
     session.start()
-    while session.recording.last_step < first + FAULT_STEP:
-        time.sleep(0.01)
+    until(lambda: session.recording.last_step >= first + FAULT_STEP, seconds=30)
     begin = time.monotonic()
     with pytest.raises(RankFailed) as caught:
         session.stop()
@@ -159,8 +159,7 @@ def test_a_failure_in_the_background_is_said_at_once_and_raised_later(
 ) -> None:
     session.load(faulty, mode="exception")
     session.start()
-    while session.failure is None:
-        time.sleep(0.01)
+    until(lambda: session.failure is not None, seconds=30)
     with pytest.raises(RankFailed, match="no such sample"):
         session.stop()
     assert "ddpviz: rank 1 failed" in capfd.readouterr().err
@@ -186,13 +185,12 @@ def test_a_workload_that_no_rank_can_build_leaves_the_session_usable(session: Se
 
 
 def test_a_hung_session_can_be_restarted_while_it_trains(
-    session: Session, capfd: pytest.CaptureFixture[str]
+    session: Session, impatient: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     session.load(faulty, mode="hang")
     first = base(session)
     session.start()
-    while session.recording.last_step < first + FAULT_STEP:
-        time.sleep(0.01)
+    until(lambda: session.recording.last_step >= first + FAULT_STEP, seconds=30)
     works_again(session)
     said = capfd.readouterr().err
     assert f"rank 1 failed in step {FAULT_STEP}" in said and "it did not end its step" in said

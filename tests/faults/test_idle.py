@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ddpviz.engines import cluster as clusters
 from ddpviz.events import Failure, Kind
 from tests.faults.expect import base, kill_idle, whole, works_again
 from tests.faults.workload import faulty
+from tests.waiting import until
 
 _SAID = "its process was killed by SIGKILL while nothing was asked of it"
 
@@ -48,8 +48,7 @@ def test_the_next_run_names_the_rank_and_one_call_goes_on(session: Session) -> N
 
 def train_in_background(session: Session) -> None:
     session.start()
-    while session.failure is None:
-        time.sleep(0.01)
+    until(lambda: session.failure is not None, seconds=30)
     session.stop()
 
 
@@ -134,8 +133,7 @@ def test_a_stopped_engine_that_its_cluster_gave_up_is_ended_and_named(tmp_path: 
             session.load(faulty).run(4)
             pid = session.pids[1]
             os.kill(pid, signal.SIGSTOP)  # a debugger, a machine that sleeps
-            while len(client.ids) == 2:
-                time.sleep(0.01)
+            until(lambda: len(client.ids) < 2)
             with pytest.raises(RankFailed, match="rank 1 failed: its engine lost the connection"):
                 session.run(1)
             assert not guard.alive(pid, guard.start_ticks(pid))

@@ -18,21 +18,24 @@ ROOT = Path(__file__).parents[2]
 TRAINING = """
 import sys, time
 from ddpviz.engines import Session
-from tests.faults.workload import faulty
 session = Session(engines=2, directory=sys.argv[1])
-session.load(faulty, mode=sys.argv[2]).start()
+{load}
+session.start()
 while session.recording.last_step < 5:
     time.sleep(0.01)
 print("training", flush=True)
 sys.stdin.readline()
 {end}
 """
+WELL = 'session.load("mlp", layers=1)'
+#: In step 5.
+HANGS = 'from tests.faults.workload import faulty; session.load(faulty, mode="hang")'
 
 
-def family(script: str, mode: str, directory: Path) -> tuple[subprocess.Popen[str], list[int]]:
+def family(directory: Path, end: str, load: str = WELL) -> tuple[subprocess.Popen[str], list[int]]:
     """A script that trains, and all processes that its session has started."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(directory), mode],
+        [sys.executable, "-c", TRAINING.format(load=load, end=end), str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -68,9 +71,9 @@ def zombie(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("mode", ["", "hang"])
-def test_nothing_is_left_when_the_kernel_is_killed(mode: str, tmp_path: Path) -> None:
-    process, pids = family(TRAINING.format(end="time.sleep(600)"), mode, tmp_path / "a")
+@pytest.mark.parametrize("load", [WELL, HANGS], ids=["well", "hangs"])
+def test_nothing_is_left_when_the_kernel_is_killed(load: str, tmp_path: Path) -> None:
+    process, pids = family(tmp_path / "a", "time.sleep(600)", load)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert left(pids) == []
@@ -78,6 +81,6 @@ def test_nothing_is_left_when_the_kernel_is_killed(mode: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("end", ["", "session.close()", "raise SystemExit(1)", "del session"])
 def test_nothing_is_left_when_a_script_ends(end: str, tmp_path: Path) -> None:
-    process, pids = family(TRAINING.format(end=end), "", tmp_path / "a")
+    process, pids = family(tmp_path / "a", end)
     assert process.wait(30) == (1 if "Exit" in end else 0)
     assert left(pids) == []

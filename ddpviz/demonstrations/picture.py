@@ -1,0 +1,51 @@
+"""The view that matters at the step that matters, as a static figure, from an excerpt."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ddpviz import analysis
+from ddpviz.demonstrations.excerpt import Excerpt
+from ddpviz.views.live import History, LiveView, Moment, Picture, show
+from ddpviz.views.live_views import VIEWS
+from ddpviz.views.palette import LIGHT
+from ddpviz.views.timeline import timeline
+
+_WIDTH_PX = 960
+
+
+def view_named(name: str) -> LiveView:
+    """The view of that name; the timeline where there is none."""
+    return VIEWS.get(name, VIEWS["timeline"])
+
+
+def picture(excerpt: Excerpt, view: str, step: int) -> Picture:
+    """What a view shows of a step by the recording's count; -1: of the construction."""
+    outside = excerpt.of(-1)
+    moment = Moment(
+        source=outside if step < 0 else excerpt.of(step),
+        step=step,
+        history=_history(excerpt),
+        width_px=_WIDTH_PX,
+        outside=lambda: outside,
+    )
+    return view_named(view).picture(moment)
+
+
+def figure(excerpt: Excerpt, view: str, shown: Picture) -> Any:
+    """A Bokeh figure of a picture, on a light card."""
+    live = view_named(view)
+    if live.name == "timeline":
+        # A live one has its legend from the browser, which is told of each step there.
+        return timeline(cast(Any, excerpt), step=shown.step, theme=LIGHT.name)
+    drawn = live.draw()
+    show(drawn, shown, LIGHT)
+    return drawn.plot
+
+
+def _history(excerpt: Excerpt) -> History:
+    """All steps of the excerpt."""
+    sent = analysis.collectives(excerpt)
+    sent = sent[sent["cause"] == "buffers"].groupby(["step", "rank", "dtype"], as_index=False)
+    broadcasts = sent.agg(broadcasts=("bytes", "size"), bytes=("bytes", "sum"))
+    return History(analysis.steps(excerpt), analysis.buffers(excerpt), broadcasts)
