@@ -22,13 +22,25 @@ _FLAGS = [
 ]
 
 
+#: The one that is open.
+_open: list[Any] = []
+
+
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A headless browser (Playwright's ``Browser``), closed at the end."""
+    """A headless browser (Playwright's ``Browser``), closed at the end.
+
+    Where one is open already it is that: Playwright allows no second one beside it.
+    """
+    if _open:
+        yield _open[0]
+        return
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        _open.append(browser)
         try:
             yield browser
         finally:
+            _open.clear()
             browser.close()

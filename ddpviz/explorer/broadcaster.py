@@ -32,21 +32,33 @@ _HEARTBEAT_SECONDS = 1.0
 #: closed. Front ends repeat what they watch every 20 s; a browser lets those of hidden tabs do so
 #: once a minute.
 _LOST_SECONDS = 180.0
-#: The thread rests this many times the CPU time of a round: training on the same cores comes first.
-_REST = 2.0
+#: The thread takes this share of a core at most: training on the same cores comes first. Five
+#: views of a convnet take 6 ms, so ten frames a second stay far below it; where frames are dear
+#: there are fewer.
+_SHARE = 0.25
+#: A frame is begun so long before its time as the last one took, but not longer.
+_MOST_AHEAD_SECONDS = 0.05
 
 _log = logging.getLogger("ddpviz")
 
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What a client looks at. ``step``: None for the newest."""
+    """What a client looks at. ``step``: None for the newest.
+
+    ``width_px``: of the widest figure; ``widths``: of the narrowest of each view, where known.
+    """
 
     subject: Subject
     views: tuple[str, ...]
     step: int | None
     hidden: bool
     width_px: int
+    widths: tuple[tuple[str, int], ...] = ()
+
+    def width_of(self, view: str) -> int:
+        """The width that a view is drawn for."""
+        return dict(self.widths).get(view, self.width_px)
 
 
 class Client:
@@ -58,6 +70,7 @@ class Client:
         self.sequence = 0
         self.acknowledged = 0
         self.sent_at = 0.0
+        self.took = 0.0  # seconds from when its last frame was begun until it was sent
         self.heard_at = time.monotonic()
         self.gone = False
         #: What closes its connection, called when it was not heard of for long.
@@ -157,7 +170,7 @@ class Broadcaster:
     def _work(self) -> None:
         _publish_for_nobody()
         while True:
-            began = time.thread_time()
+            began, cpu_began = time.monotonic(), time.thread_time()
             self._wake.clear()
             with self._lock:
                 if not self._clients:
@@ -169,7 +182,8 @@ class Broadcaster:
                 # Whatever one round meets, the next one may not.
                 self._complain(error)
                 wait = _HEARTBEAT_SECONDS
-            rest = min(max(_REST * (time.thread_time() - began), 0.005), 1.0)
+            took = time.monotonic() - began
+            rest = min(max((time.thread_time() - cpu_began) / _SHARE - took, 0.005), 1.0)
             time.sleep(rest)
             # A batch, an acknowledgement or another watch wakes it; else what is due first.
             self._wake.wait(min(max(wait - rest, 0.0), _HEARTBEAT_SECONDS))
@@ -198,8 +212,9 @@ class Broadcaster:
         if watch is None or watch.hidden or client.send is None:
             return _HEARTBEAT_SECONDS
         least = _BLIND_SECONDS if client.waits else _FRAME_SECONDS
-        if since < least:
-            return least - since
+        ahead = 0.0 if client.waits else min(client.took, _MOST_AHEAD_SECONDS)
+        if since < least - ahead:
+            return least - ahead - since
         try:
             frame = self._frame(client, watch, since >= _HEARTBEAT_SECONDS)
         except Exception as error:
@@ -207,9 +222,11 @@ class Broadcaster:
             return _HEARTBEAT_SECONDS
         if frame is None:
             return max(_HEARTBEAT_SECONDS - since, _FRAME_SECONDS)
-        self._send(client, *frame)
+        client.took = time.monotonic() - now
+        time.sleep(max(0.0, client.sent_at + least - time.monotonic()))
         client.sent_at = time.monotonic()
-        return _FRAME_SECONDS
+        self._send(client, *frame)
+        return _FRAME_SECONDS - ahead
 
     def _frame(
         self, client: Client, watch: Watch, heartbeat: bool
@@ -218,7 +235,7 @@ class Broadcaster:
         sent = client.sent
         views = [view for view, version in versions.items() if sent.get(view) != version]
         # The pictures first: the timeline's title is the state's too.
-        pictures = watch.subject.pictures(views, watch.step, watch.width_px)
+        pictures = watch.subject.pictures(views, watch.step, watch.width_of)
         state = watch.subject.state()
         told = {name: value for name, value in state.items() if name != "age_s"}
         if not views and told == client.sent_state and not heartbeat:

@@ -105,12 +105,16 @@ def _watch(client: Client, args: dict[str, Any]) -> Any:
     step = args.get("step", "newest")
     if step != "newest" and not isinstance(step, int):
         raise Refused(f'found the step {step!r}, expected "newest" or a number')
+    widths = args.get("widths") or {}
+    if not isinstance(widths, dict):
+        raise Refused(f"found widths of type {type(widths).__name__}, expected an object")
     watch = Watch(
         registry.subject(str(id)),
         tuple(dict.fromkeys(views)),
         None if step == "newest" else step,
         bool(args.get("hidden")),
-        _width(args),
+        _width(args.get("width_px")),
+        tuple((view, _width(widths[view])) for view in views if view in widths),
     )
     BROADCASTER.watch(client, watch)
     return {}
@@ -120,7 +124,7 @@ def _figure(client: Client, args: dict[str, Any]) -> Any:
     view = _known(args.get("view"))
     watch, subject = client.watch, _subject(args)
     step = watch.step if watch is not None and watch.subject is subject else None
-    width = watch.width_px if watch is not None else _width(args)
+    width = watch.width_of(view) if watch is not None else _width(args.get("width_px"))
     return subject.figure_item(view, step, width)
 
 
@@ -184,7 +188,8 @@ def _run(client: Client, args: dict[str, Any]) -> Any:
 
     def run() -> None:
         try:
-            done.set_result(session.run(steps))
+            session.run(steps)
+            done.set_result(None)
         except BaseException as error:
             done.set_exception(error)
 
@@ -225,11 +230,11 @@ def _known(view: Any) -> str:
     return str(view)
 
 
-def _width(args: dict[str, Any]) -> int:
+def _width(width: Any) -> int:
+    """A width in px, rounded off so that a figure that is made wider is not drawn at each px."""
     least, most = _WIDTHS_PX
-    width = args.get("width_px")
     number = int(width) if isinstance(width, (int, float)) and width > 0 else 1100
-    return min(max(number // 100 * 100, least), most)
+    return min(max(number // 20 * 20, least), most)
 
 
 _ACTIONS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {

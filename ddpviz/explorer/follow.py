@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from ddpviz.analysis import buffers, steps
-from ddpviz.analysis.calls import calls
-from ddpviz.analysis.naming import label_texts
-from ddpviz.events import Batch, Cause, Failure, Kind
+from ddpviz.analysis.constructions import constructions, place_of
+from ddpviz.analysis.tables import happened, no_step
+from ddpviz.events import Batch, Failure, Kind
 from ddpviz.explorer.changes import Changes
+from ddpviz.explorer.tables import Tables, tables_of
 from ddpviz.explorer.window import Window
 from ddpviz.recording import Recording
 from ddpviz.views.live import HISTORY_STEPS, History, Moment
@@ -26,9 +26,12 @@ from ddpviz.views.live import HISTORY_STEPS, History, Moment
 _UNFINISHED_SECONDS = 1.0
 #: The tables of the last steps are brought up to date at most this often.
 _REFRESH_SECONDS = 0.5
+#: Steps before the newest whose records are counted each; what comes later still changes all.
+_COUNTED_STEPS = 32
 #: Records of the steps that one look takes in at most; older ones of a burst are left out.
 _MOST_RECORDS = 60_000
-_COMMUNICATION = ("hidden_communication_ms", "exposed_communication_ms")
+_CONSTRUCTIONS = range(Kind.CONSTRUCTION, Kind.CONSTRUCTION_OPTIONS + 1)
+_COLLECTIVES = (Kind.COLLECTIVE_LAUNCHED, Kind.COLLECTIVE_DONE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +62,15 @@ class Follower:
         self._completed: dict[int, int] = {}
         self._begun: dict[int, int] = {}
         self._heard = 0.0
+        self._counts: dict[int, int] = {}  # records by step, of the newest ones, and of none (-1)
+        self._others = 0  # notes, and records of older steps
+        self._places: list[tuple[Failure, int]] = []  # failures, each with the step it is told at
         self._changes = Changes()
-        self._tables = no_tables()
+        self._rows = tables_of(Window(recording, recording.records(steps=[])))
+        self._tables = self._rows.history()
         self._refreshed = 0.0
         self._refreshes = 0
-        self._window: tuple[int, int, Window] | None = None
+        self._window: tuple[Any, Window] | None = None
         self._wake: threading.Event | None = None
         self.close = recording.subscribe(self._take)
         self._catch_up()
@@ -71,21 +78,33 @@ class Follower:
     # --- the appending thread ------------------------------------------------------------------
 
     def _take(self, batch: Batch) -> None:
-        records = batch.records
-        in_steps = records["step"] >= 0
+        records = happened(batch.records)
+        numbers, counts = np.unique(records["step"], return_counts=True)
         ended = records["step"][(records["kind"] == Kind.STEP) & (records["end_ns"] > 0)]
+        in_steps = numbers[numbers >= 0]
         with self._lock:
             self._version += 1
             self._heard = time.monotonic()
-            if in_steps.any():
-                numbers = records["step"][in_steps]
-                self._dirty_from = min(self._dirty_from, int(numbers.min()))
-                self._begun[batch.rank] = max(self._begun.get(batch.rank, -1), int(numbers.max()))
+            if len(in_steps):
+                self._dirty_from = min(self._dirty_from, int(in_steps[0]))
+                self._begun[batch.rank] = max(self._begun.get(batch.rank, -1), int(in_steps[-1]))
+            self._count(numbers.tolist(), counts.tolist())
+            self._others += len(batch.notes)
             if len(ended):
                 before = self._completed.get(batch.rank, -1)
                 self._completed[batch.rank] = max(before, int(ended.max()))
         if self._wake is not None:
             self._wake.set()
+
+    def _count(self, steps: list[int], counts: list[int]) -> None:
+        oldest = max(self._begun.values(), default=-1) - _COUNTED_STEPS
+        for step, count in zip(steps, counts, strict=True):
+            if step > oldest or step < 0:
+                self._counts[step] = self._counts.get(step, 0) + count
+            else:
+                self._others += count
+        for step in [step for step in self._counts if 0 <= step <= oldest]:
+            del self._counts[step]
 
     def wake(self, event: threading.Event) -> None:
         """Sets ``event`` with every batch from now on."""
@@ -106,6 +125,11 @@ class Follower:
         """The counts of this moment."""
         with self._lock:
             return Pulse(self._version, dict(self._completed), dict(self._begun), self._heard)
+
+    def version_of(self, step: int | None) -> tuple[int, ...]:
+        """Differs whenever what this step is drawn from may: its records, or notes."""
+        with self._lock:
+            return self._others, self._counts.get(-1 if step is None else max(step, -1), 0)
 
     @property
     def newest_complete(self) -> int:
@@ -138,12 +162,19 @@ class Follower:
             return self._refreshes, found
 
     def moment(self, step: int | None, hint: str, width_px: int) -> Moment:
-        """What views of a step are drawn from; ``step`` None takes the newest."""
+        """What views of a step are drawn from; ``step`` None takes the newest.
+
+        Of a step that was not recorded, or is no longer in memory, the hint says so.
+        """
         with self._looking:
             shown = self.newest() if step is None else step
             history = self._history()
             window = self._of_step(shown)
-        return Moment(window, shown, history, hint, width_px)
+        if shown is not None and not len(happened(window.records())):
+            first, last = self.span()
+            hint = no_step(shown, sorted({first, last}) if last >= 0 else [])
+            shown = None
+        return Moment(window, shown, history, hint, width_px, self._outside)
 
     def span(self) -> tuple[int, int]:
         """The first and the last step that memory still has whole, (-1, -1) without any."""
@@ -167,12 +198,11 @@ class Follower:
             first, self._dirty_from = self._dirty_from, last + 1
         first = max(first, last - HISTORY_STEPS + 1, 0)
         if first <= last:
-            self._tables = _joined(self._tables, self._tables_of(first, last), first, last)
-        changes = self._changes.read(self.recording)
-        self._tables = dataclasses.replace(self._tables, changes=changes)
+            self._rows = self._rows.joined(self._rows_of(first, last), first, last)
+        self._tables = self._rows.history(self._changes.read(self.recording))
         return self._tables
 
-    def _tables_of(self, first: int, last: int) -> History:
+    def _rows_of(self, first: int, last: int) -> Tables:
         # With the step before: how long after it a step began is a number of the step.
         found = self.recording.records(steps=range(max(first - 1, 0), last + 1))
         if len(found) > _MOST_RECORDS:
@@ -180,71 +210,46 @@ class Follower:
             per_step = len(found) / (last - first + 2)
             first = last - max(1, int(_MOST_RECORDS / per_step)) + 1
             found = found[found["step"] >= first - 1]
-        window = Window(self.recording, found)
-        tables = (steps(window), buffers(window), _broadcasts(window))
-        return History(*(table[table["step"] >= first] for table in tables))
+        return tables_of(Window(self.recording, found)).within(first, last)
 
     def _of_step(self, step: int | None) -> Window:
-        """The window of one step, kept until a batch comes."""
-        version = self.pulse().version
-        number = -2 if step is None else step
-        if self._window is not None and self._window[:2] == (version, number):
-            return self._window[2]
-        failures = self.recording.notes(Failure)
+        """The window of one step, kept until more of it comes."""
+        version = (step, self.version_of(step))
+        if self._window is not None and self._window[0] == version:
+            return self._window[1]
+        told = [note for note, at in self._placed() if at == step or (step or 0) < 0]
         if step is None:
             window = Window(self.recording, self.recording.records(steps=[]))
-        elif step < 0 or any(note.step < 0 for note in failures):
-            # Failures outside of steps are told at the step that was begun before them.
+        elif step < 0 or any(note.step < 0 for note in told):
+            # With what was between the steps: where the failure stands to it, and what it was in.
             found = self.recording.records(steps=[-1, max(step, -1)])
-            window = Window(self.recording, found, narrow=False)
+            window = Window(self.recording, found, told, narrow=False)
         else:
-            window = Window(self.recording, self.recording.records(steps=step))
-        self._window = (version, number, window)
+            window = Window(self.recording, self.recording.records(steps=step), told)
+        self._window = (version, window)
         return window
 
+    def _placed(self) -> list[tuple[Failure, int]]:
+        """Failures and the steps that they are told at; looked for once in the whole recording."""
+        failures, known = self.recording.notes(Failure), self._places
+        if any(at != note.step and self._has(note.step) for note, at in known):
+            known = []  # what was read back later has its step after all
+        if len(failures) > len(known):
+            built = constructions(self.recording)
+            places = [(note, place_of(self.recording, note, built)) for note in failures]
+            known = [(note, place.step if place else note.step) for note, place in places]
+        self._places = known
+        return known
+
+    def _has(self, step: int) -> bool:
+        """Whether anything of a recent step was recorded; outside of steps nothing counts."""
+        with self._lock:
+            return step >= 0 and step in self._counts
+
+    def _outside(self) -> Window:
+        """Constructions, and collectives between steps."""
+        found = self.recording.records(kinds=(*_CONSTRUCTIONS, *_COLLECTIVES), steps=-1)
+        return Window(self.recording, found, narrow=False)
+
     def _has_construction(self) -> bool:
-        return bool(len(self.recording.records(kinds=range(1, 9), steps=-1)))
-
-
-def no_tables() -> History:
-    """The tables of no step."""
-
-    def empty(*names: str) -> pd.DataFrame:
-        return pd.DataFrame({name: pd.Series([], dtype="float64") for name in names})
-
-    return History(
-        empty("step", "rank", "begin_ns", "step_ms", *_COMMUNICATION),
-        empty("step", "rank", "module", "broadcasts", "bytes", "sync_ms"),
-        empty("step", "rank", "dtype", "broadcasts", "bytes"),
-    )
-
-
-def _joined(old: History, new: History, first: int, last: int) -> History:
-    def joined(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-        kept = before[(before["step"] < first) & (before["step"] > last - HISTORY_STEPS)]
-        return pd.concat([kept, after], ignore_index=True) if len(kept) else after
-
-    return History(
-        joined(old.steps, new.steps),
-        joined(old.buffers, new.buffers),
-        joined(old.broadcasts, new.broadcasts),
-        old.changes,
-    )
-
-
-def _broadcasts(window: Window) -> pd.DataFrame:
-    """Collectives of buffers by step, rank and dtype: how many, and their bytes."""
-    found = calls(window)
-    found = found[found["cause"] == Cause.BUFFERS]
-    texts, position = label_texts(window, found)
-    dtypes = np.array([text.partition(" ")[2] for text in texts], object)
-    table = pd.DataFrame(
-        {
-            "step": found["step"].astype(np.int64),
-            "rank": found["rank"].astype(np.int64),
-            "dtype": dtypes[position] if len(found) else np.zeros(0, object),
-            "bytes": found["bytes"].astype(np.int64),
-        }
-    )
-    groups = table.groupby(["step", "rank", "dtype"], sort=True)["bytes"]
-    return groups.agg(broadcasts="size", bytes="sum").reset_index()
+        return bool(len(self.recording.records(kinds=_CONSTRUCTIONS, steps=-1)))

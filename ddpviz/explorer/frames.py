@@ -51,6 +51,7 @@ def pack(pictures: dict[str, tuple[LiveFigure, Picture]]) -> Packed:
             "structure": STRUCTURE,
             "step": picture.step,
             "title": picture.title,
+            "facts": list(picture.facts),
             "properties": merged(pairs),
             "sources": sources,
         }

@@ -26,6 +26,16 @@ _SILENT_SECONDS = 0.6
 #: Steps per second of what is older than this are none.
 _STALE_SECONDS = 5.0
 
+#: Columns of :func:`ddpviz.analysis.steps` that the state tells of.
+_TOLD = (
+    "step",
+    "rank",
+    "begin_ns",
+    "step_ms",
+    "exposed_communication_ms",
+    "hidden_communication_ms",
+)
+
 _HINTS = {
     "idle": "press Start to train",
     "failed": "press Restart for new engines",
@@ -122,18 +132,22 @@ def _stuck(subject: Subject) -> Waiting:
     return waiting(follower.moment(begun, "", 0).source, subject.recording.ranks)
 
 
-def _recent(steps: pd.DataFrame) -> pd.DataFrame:
-    if not len(steps):
-        return steps
-    return steps[steps["step"] > steps["step"].iloc[-1] - _RECENT_STEPS]
+def _recent(steps: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of the newest steps."""
+    columns = {name: steps[name].to_numpy() for name in _TOLD}
+    numbers = columns["step"]
+    if not len(numbers):
+        return columns
+    newest = numbers > numbers[-1] - _RECENT_STEPS
+    return {name: values[newest] for name, values in columns.items()}
 
 
-def _numbers(recent: pd.DataFrame) -> dict[str, float | None]:
+def _numbers(recent: dict[str, np.ndarray]) -> dict[str, float | None]:
     """Means over ranks and the recent steps."""
-    if not len(recent) or "step_ms" not in recent:
+    step_ms, exposed = recent["step_ms"], recent["exposed_communication_ms"]
+    hidden = recent["hidden_communication_ms"]
+    if not len(step_ms):
         return {"exposed_share": None, "step_ms": None, "overlap": None}
-    step_ms, exposed = recent["step_ms"].to_numpy(), recent["exposed_communication_ms"].to_numpy()
-    hidden = recent["hidden_communication_ms"].to_numpy()
     whole = hidden.sum() + exposed.sum()
     return {
         "exposed_share": _known(exposed.sum() / step_ms.sum() if step_ms.sum() else math.nan),
@@ -142,12 +156,12 @@ def _numbers(recent: pd.DataFrame) -> dict[str, float | None]:
     }
 
 
-def _rate(recent: pd.DataFrame) -> float | None:
+def _rate(recent: dict[str, np.ndarray]) -> float | None:
     """Completed steps per second, from the begins of the recent ones on the first rank."""
-    if not len(recent):
+    ranks = recent["rank"]
+    if not len(ranks):
         return None
-    of_rank = recent[recent["rank"] == recent["rank"].min()]
-    begins = of_rank["begin_ns"].to_numpy()
+    begins = recent["begin_ns"][ranks == ranks.min()]
     if len(begins) < 2 or begins[-1] <= begins[0]:
         return None
     return float((len(begins) - 1) / ((begins[-1] - begins[0]) / 1e9))

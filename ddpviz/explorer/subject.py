@@ -7,22 +7,20 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from ddpviz.engines import Session
 from ddpviz.explorer import frames, states
-from ddpviz.explorer.follow import Follower, no_tables
+from ddpviz.explorer.follow import Follower
 from ddpviz.recording import Recording
-from ddpviz.views.live import LiveFigure, Moment, Picture
+from ddpviz.views.live import LiveFigure, Moment, Picture, no_steps
 from ddpviz.views.live_views import VIEWS
 
 #: What differs whenever a picture may.
-Version = tuple[int | None, int] | None
+Version = tuple[Hashable, Hashable] | None
 Pictures = dict[str, tuple[LiveFigure, Picture]]
 
-#: Records of a step may come this many steps late: completions wait for the interpreter.
-_LATE_STEPS = 3
 _MOST_PICTURES = 64
 _log = logging.getLogger("ddpviz")
 
@@ -87,10 +85,8 @@ class Subject:
         return states.session_state(self)
 
     def version_of(self, step: int | None) -> Version:
-        """Differs whenever this step may look different; of old steps it stays."""
-        version = self.follower.pulse().version
-        settled = step is not None and 0 <= step < self.follower.newest_complete - _LATE_STEPS
-        return (step, -1 if settled else version)
+        """Differs whenever this step may look different; without a step, what to do instead."""
+        return states.hint_of(self) if step is None else step, self.follower.version_of(step)
 
     def shown(self, step: int | None) -> int | None:
         """The step to show where ``step`` None stands for the newest."""
@@ -99,30 +95,47 @@ class Subject:
     def versions(self, views: list[str], step: int | None) -> dict[str, Version]:
         """Per view what differs whenever its picture may."""
         shown = self.shown(step)
-        last_steps = (None, self.follower.history()[0])
-        return {
-            view: self.version_of(shown) if VIEWS[view].of_step else last_steps for view in views
-        }
+        number, history = self.follower.history()
+        changes = tuple(change for change in history.changes if change.step == shown)
+        found: dict[str, Version] = {}
+        for view in views:
+            basis = VIEWS[view].basis
+            if not VIEWS[view].of_step:
+                found[view] = None, number
+            elif basis is None:
+                found[view] = self.version_of(shown), changes
+            else:
+                of = basis(self.follower.moment(shown, "", 0).source)
+                found[view] = states.hint_of(self) if shown is None else "", of
+        return found
 
-    def pictures(self, views: list[str], step: int | None, width_px: int) -> Pictures:
-        """(figure, picture) of each view; drawn once for all clients until something changes."""
+    def pictures(
+        self, views: list[str], step: int | None, width_px: int | Callable[[str], int]
+    ) -> Pictures:
+        """(figure, picture) of each view; drawn once for all clients until something changes.
+
+        ``width_px``: of all figures, or of each by its view.
+        """
         moment: Moment | None = None
         found: Pictures = {}
         shown = self.shown(step)
         with self._lock:
             for view, version in self.versions(views, shown).items():
-                key = (view, shown if VIEWS[view].of_step else None, width_px)
+                by_step = VIEWS[view].of_step and VIEWS[view].basis is None
+                width = width_px(view) if callable(width_px) else width_px
+                key = (view, shown if by_step else None, width)
                 known = self._pictures.get(key)
                 if known is None or known[0] != version:
                     if moment is None:
                         hint = states.hint_of(self) or "nothing recorded yet"
-                        moment = self.follower.moment(shown, hint, width_px)
+                        moment = self.follower.moment(shown, hint, 0)
                     if len(self._pictures) > _MOST_PICTURES:
                         self._pictures.clear()
-                    known = version, self._picture(view, moment)
+                    here = dataclasses.replace(moment, width_px=width)
+                    known = version, self._picture(view, here)
                     self._pictures[key] = known
                     if view == "timeline" and step is None:
-                        self.told = version, time.monotonic(), known[1].title
+                        self.told = self.version_of(shown), time.monotonic(), known[1].title
                 found[view] = self._figure(view), known[1]
         return found
 
@@ -140,7 +153,8 @@ class Subject:
             if view not in self._complained:
                 self._complained.add(view)
                 _log.exception("the view %s could not be drawn; said once", view)
-            empty = VIEWS[view].picture(dataclasses.replace(moment, step=None, history=no_tables()))
+            nothing = dataclasses.replace(moment, step=None, history=no_steps(moment.history))
+            empty = VIEWS[view].picture(nothing)
             what = " ".join(f"{type(error).__name__}: {error}".split())
             return dataclasses.replace(empty, title=f"step {moment.step} cannot be drawn: {what}")
 

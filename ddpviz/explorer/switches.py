@@ -6,7 +6,7 @@ from typing import Any
 
 from ddpviz.engines import Session
 from ddpviz.engines.knobs import Knob
-from ddpviz.explorer import states
+from ddpviz.explorer import sampling, states
 from ddpviz.explorer.subject import Subject
 
 #: Those that matter most, in this order; the others are folded.
@@ -33,20 +33,34 @@ def of(subject: Subject) -> list[dict[str, Any]]:
     if session is None:
         return []
     why = _disabled(subject)
-    found = [_switch(knob, why) for knob in session.knobs()]
+    found = [*(_switch(knob, why) for knob in session.knobs()), sampling.switch(session, why)]
     order = {name: place for place, name in enumerate(_FIRST)}
     return sorted(found, key=lambda one: order.get(one["name"], len(order)))
 
 
 def predict(session: Session, values: dict[str, Any]) -> dict[str, Any]:
     """What a change will need, and why it is refused if it is; nothing is changed."""
-    found = session.predict(**_given(values))
-    return {"needs": found.needs, "refused": found.refused}
+    given = _given(values)
+    told = []
+    if sampling.NAME in given:
+        told.append(sampling.predict(given.pop(sampling.NAME)))
+    if given or not told:
+        found = session.predict(**given)
+        told.append({"needs": found.needs, "refused": found.refused})
+    refused = [one["refused"] for one in told if one["refused"]]
+    needs = "; ".join(one["needs"] for one in told if one["needs"])
+    return {"needs": needs, "refused": refused[0] if refused else None}
 
 
 def apply(session: Session, values: dict[str, Any]) -> str:
     """Change it; what that took."""
-    return session.configure(**_given(values))
+    given = _given(values)
+    done = []
+    if sampling.NAME in given:
+        done.append(sampling.apply(session, given.pop(sampling.NAME)))
+    if given or not done:
+        done.append(session.configure(**given))
+    return ", ".join(done)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

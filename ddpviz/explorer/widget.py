@@ -1,14 +1,16 @@
 """The explorer in a cell's output: a widget that needs nothing but the kernel.
 
-Its browser part is the bundle that the lab extension is made of too. Where no widget can run
-(nbclient, a saved notebook without kernel) the output has a still of the newest step.
+Its browser part is the bundle that the lab extension is made of too. Where no widget can run, a
+still of the newest step is shown: in the same output, for viewers that know no widgets; beside it,
+for those that find the widget's model gone, or cannot load what draws widgets (a notebook that is
+opened again, a page of nbconvert without network); and in the model, for those that have nothing
+else. The browser part hides those beside it as long as it draws.
 """
 
 from __future__ import annotations
 
 import uuid
 import weakref
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ from ddpviz.engines import Session
 from ddpviz.explorer import registry
 from ddpviz.explorer.broadcaster import BROADCASTER
 from ddpviz.explorer.controls import answer
-from ddpviz.explorer.subject import Subject
+from ddpviz.explorer.stills import Stills
 from ddpviz.recording import Recording
-from ddpviz.views import live_still
+from ddpviz.views.live_views import VIEWS
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -38,7 +40,8 @@ export default { render };
 class Explorer(anywidget.AnyWidget):
     """What a session, or a recording, shows live.
 
-    ``views``: names of those to show, by default the timeline, the steps and the plan.
+    ``views``: names of those to show, one below the other; by default the timeline, and tabs of
+    all others below it. Raises ValueError for a view that there is not.
     """
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -49,14 +52,28 @@ class Explorer(anywidget.AnyWidget):
     snapshot = traitlets.Unicode().tag(sync=True)
     snapshot_state = traitlets.Dict().tag(sync=True)
     views = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    #: What the stills beside it are marked with.
+    stills = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self, about: Session | Recording, views: list[str] | None = None, **kwargs: Any
     ) -> None:
+        unknown = [view for view in views or [] if view not in VIEWS]
+        if unknown:
+            raise ValueError(f"found the view {unknown[0]!r}, expected one of {', '.join(VIEWS)}")
         #: Of a recording, this is what keeps it known.
         self._subject = registry.announce(about)
-        self._client = BROADCASTER.client(f"widget-{uuid.uuid4().hex}")
-        super().__init__(session=self._subject.id, views=views or [], _esm=browser_part(), **kwargs)
+        mark = uuid.uuid4().hex
+        self._client = BROADCASTER.client(f"widget-{mark}")
+        self._stills = Stills(self._subject, mark)
+        super().__init__(
+            session=self._subject.id,
+            views=views or [],
+            stills=mark,
+            _esm=browser_part(),
+            **self._stills.snapshot(),
+            **kwargs,
+        )
         self._client.send = _sender(self)
         self.on_msg(_answer)
         _leave_shell_open(self.comm)
@@ -73,7 +90,9 @@ class Explorer(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, "text/html": still(self._subject), "text/plain": repr(self)}, metadata
+        if registry.inside_kernel():
+            self._stills.leave()
+        return {**data, "text/html": self._stills.html(), "text/plain": repr(self)}, metadata
 
     def __repr__(self) -> str:
         return f"<Explorer of {self._subject.id}>"
@@ -82,18 +101,6 @@ class Explorer(anywidget.AnyWidget):
 def browser_part() -> str:
     """The source of the browser part, as it is installed now."""
     return BUNDLE.read_text(encoding="utf-8") if BUNDLE.exists() else _NOT_BUILT
-
-
-def still(subject: Subject) -> str:
-    """HTML without script: the newest step, and the state in one line."""
-    state = subject.state()
-    _, picture = subject.pictures(["timeline"], None, 1100)["timeline"]
-    parts = [state["name"], f"{state['world_size']} ranks", state["backend"], state["status"]]
-    if state["step"] >= 0:
-        parts.append(f"step {state['step']}")
-    line = " · ".join(escape(str(part)) for part in parts if part)
-    reason = f"<br>{escape(state['reason'])}" if state["reason"] else ""
-    return f"<div><p>{line}{reason}</p>{live_still.html(picture)}</div>"
 
 
 def _answer(widget: Explorer, content: Any, buffers: Any) -> None:
@@ -110,6 +117,8 @@ def _sender(widget: Explorer) -> Any:
         if found is None or found.comm is None:
             raise RuntimeError("the widget was closed")
         found.send(data, [] if buffer is None else [buffer])
+        if "state" in data:
+            found._stills.renew(data["state"]["status"])
 
     return send
 

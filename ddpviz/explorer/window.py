@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ddpviz.events import Configuration, Module, Plan
+from ddpviz.analysis.tables import among
+from ddpviz.events import Configuration, Failure, Module, Plan
 from ddpviz.recording import Recording
 
 _NoteType = TypeVar("_NoteType")
@@ -20,10 +21,19 @@ _OF_MODULE: dict[type, str] = {Module: "id", Plan: "module", Configuration: "mod
 class Window:
     """``records`` of a recording, and its notes as far as these records need them."""
 
-    def __init__(self, recording: Recording, records: np.ndarray, *, narrow: bool = True) -> None:
-        """``narrow``: leave out notes of modules that no record belongs to."""
+    def __init__(
+        self,
+        recording: Recording,
+        records: np.ndarray,
+        failures: Sequence[Failure] = (),
+        *,
+        narrow: bool = True,
+    ) -> None:
+        """``failures``: those that are told here. ``narrow``: leave out notes of modules that no
+        record belongs to."""
         self._recording = recording
         self._records = records
+        self._failures = failures
         self._modules = frozenset(np.unique(records["module"]).tolist()) if narrow else None
         self._notes: dict[tuple[type, int | None], list[Any]] = {}
 
@@ -40,10 +50,14 @@ class Window:
     ) -> np.ndarray:
         """Records of these kinds, ranks and steps; None means all of the window."""
         found = self._records
-        for field, wanted in (("kind", kinds), ("rank", ranks), ("step", steps)):
+        if kinds is not None:
+            found = found[among(found["kind"], *_listed(kinds))]
+        for field, wanted in (("rank", ranks), ("step", steps)):
             if wanted is not None:
-                values = [wanted] if isinstance(wanted, (int, np.integer)) else list(wanted)
-                found = found[np.isin(found[field], np.asarray(values, np.int64))]
+                values = _listed(wanted)
+                one = len(values) == 1
+                holds = found[field] == values[0] if one else np.isin(found[field], values)
+                found = found[holds]
         return found
 
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
@@ -51,6 +65,8 @@ class Window:
         key = kind, rank
         if key not in self._notes:
             found = self._recording.notes(kind, rank=rank)
+            if kind is Failure:
+                found = [note for note in found if note in self._failures]
             field = _OF_MODULE.get(kind)
             if field is not None and self._modules is not None:
                 found = [note for note in found if getattr(note, field) in self._modules]
@@ -60,3 +76,7 @@ class Window:
     def label(self, rank: int, id: int, /) -> str:
         """Text of a label id."""
         return self._recording.label(rank, id)
+
+
+def _listed(values: Iterable[int] | int) -> list[int]:
+    return [int(values)] if isinstance(values, (int, np.integer)) else [int(v) for v in values]

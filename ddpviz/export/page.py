@@ -9,7 +9,7 @@ from bokeh.document import Document
 from bokeh.embed import file_html
 from bokeh.resources import Resources
 
-from ddpviz.export import tables
+from ddpviz.export import figures, tables
 from ddpviz.views.follow import colour
 from ddpviz.views.palette import AUTO, DARK, LIGHT, THEMES, Theme, theme_named
 from ddpviz.views.selector import selectable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
 _TEMPLATE = """
+{% from macros import embed %}
 {% block preamble %}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="{{ color_scheme }}">
@@ -26,7 +27,14 @@ _TEMPLATE = """
 {% block contents %}
 <main>
 <header>{{ state }}</header>
-<section>{{ super() }}</section>
+<section>{{ embed(roots[0]) }}</section>
+{% for part in parts %}
+<section>
+<h2>{{ part.heading }}</h2>
+{{ embed(roots[loop.index]) }}
+<ul id="facts-{{ part.name }}">{% for fact in part.facts %}<li>{{ fact | e }}</li>{% endfor %}</ul>
+</section>
+{% endfor %}
 {{ below }}
 </main>
 {% endblock %}
@@ -46,6 +54,8 @@ header b { color: var(--ddpviz-text); }
 h2 { font-size: 15px; margin: 22px 0 6px; }
 h3 { font-size: 13px; margin: 8px 0 4px; }
 p { color: var(--ddpviz-quiet); margin: 0 0 6px; }
+ul { margin: 4px 0 0; padding-left: 20px; color: var(--ddpviz-quiet); }
+li { overflow-wrap: anywhere; }
 .plans { display: flex; flex-wrap: wrap; gap: 8px 40px; align-items: flex-start; }
 .plans > div { max-width: 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -58,7 +68,7 @@ td.text, th.text { text-align: left; overflow-wrap: anywhere; max-width: 330px; 
 
 
 def write_page(recording: Recording, path: str | Path, theme: str = "auto") -> Path:
-    """Write the page and return its path: state, timeline of every step, bucket plans, steps.
+    """Write the page and return its path: state, timeline of every step, the other views, tables.
 
     ``theme``: "auto" (as the reader's browser, also when that changes), "light" or "dark".
     Raises ValueError for another theme and for a recording without steps.
@@ -75,7 +85,10 @@ def page(recording: Recording, theme: str = "auto") -> str:
     selected = selectable(recording)
     colour(selected.drawn, theme)
     document = Document()
-    document.add_root(selected.layout)
+    parts = figures.parts(recording, selected, theme)
+    with document.models.freeze():  # or each root would have Bokeh look through all of them again
+        for layout in (selected.layout, *(part.layout for part in parts)):
+            document.add_root(layout)
     state = tables.state_line(recording)
     below = tables.plans_section(recording) + tables.steps_section(recording, selected)
     return str(
@@ -88,6 +101,7 @@ def page(recording: Recording, theme: str = "auto") -> str:
                 "style": _variables(theme) + _STYLE,
                 "color_scheme": "light dark" if theme == AUTO else theme,
                 "state": state.html,
+                "parts": parts,
                 "below": below,
             },
         )

@@ -1,77 +1,166 @@
-"""Buffer broadcasts of the last steps: how many, of what, how long, and why or why not."""
+"""The sync of buffers over the last steps: its time, its conditions; what it moved, and why not."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from ddpviz.events import Configuration, Module
-from ddpviz.views import live_canvas
-from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture
+from ddpviz.analysis.buffers import buffer_rows, decided_rows
+from ddpviz.analysis.calls import calls
+from ddpviz.analysis.collectives import collective_rows
+from ddpviz.events import Cause
+from ddpviz.views import lane_canvas, live_canvas
+from ddpviz.views.buffer_facts import buffer_facts
+from ddpviz.views.buffer_lanes import add_lanes
+from ddpviz.views.columns import Row, as_rows
+from ddpviz.views.lane_canvas import QUIET, Stack
+from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
-from ddpviz.views.live_steps import change_marks, cut_label, step_axis, step_bounds, top_of
+from ddpviz.views.live_steps import change_marks, step_axis, step_bounds, top_of
 from ddpviz.views.text import count, duration, size
 
-_HEIGHT_PX = 240
 _KINDS = {
     "buffers": Kind("buffer broadcast", "#CC79A7"),
-    "enqueued": Kind("enqueued only, its time is not known", "#CC79A7", hatched=True),
+    "enqueued": Kind("", "#CC79A7", hatched=True),  # on CUDA: its time is not known
+    "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True),
+    "holds": Kind("condition holds", QUIET),
+    "some": Kind("in some forwards of the step", QUIET, hatched=True),
+    "fails": Kind("does not hold", "#000000"),
 }
-_Y_LABEL = "ms in buffer broadcasts, mean of ranks"
-#: DDP's two names of one flag (torch >= 2.13 has the first).
-_FLAGS = ("forward_sync_buffers", "broadcast_buffers")
+#: Where the bars of times begin and end, in px from the top, and the pitch of the lanes below.
+_TOP_PX, _FLOOR_PX, _PITCH_PX = 10.0, 110.0, 20.0
 
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = live_canvas.canvas(_KINDS, x_label="step", y_label=_Y_LABEL, height_px=_HEIGHT_PX)
-    step_axis(drawn.plot)
-    return LiveFigure(drawn.plot, drawn.sources, drawn.themed)
+    drawn = lane_canvas.lane_figure(_KINDS, x_label="step", ink=("fails",))
+    plot, sources = drawn.canvas.plot, drawn.canvas.sources
+    sources["bars"].data = live_canvas.bars([])
+    step_axis(plot)
+    return LiveFigure(plot, sources, drawn.themed)
 
 
 def picture(moment: Moment) -> Picture:
-    """A bar per step that broadcast buffers."""
-    steps = np.unique(moment.history.steps["step"]) if len(moment.history.steps) else np.array([])
-    table = moment.history.buffers
-    table = table[table["step"].isin(steps)]
-    per_rank = table.groupby(["step", "rank"])[["broadcasts", "bytes", "sync_ms"]].sum(min_count=1)
-    mean = per_rank.groupby("step").mean()
-    broadcasts = moment.history.broadcasts
-    first = broadcasts[broadcasts["rank"] == broadcasts["rank"].min()]
-    by_dtype: dict[int, list[dict[str, Any]]] = {}
-    for row in first.to_dict("records"):
-        by_dtype.setdefault(int(row["step"]), []).append({str(k): v for k, v in row.items()})
+    """On top a bar per step that broadcast buffers, below the conditions; facts of the step."""
+    history = moment.history
+    steps = np.unique(history.steps["step"].to_numpy(np.int64))
+    if moment.step is None or not len(steps):
+        hint = moment.hint if moment.step is None else "no step was completed yet"
+        return lane_canvas.empty(hint, moment.step, _sources([], []))
+    means = _means(history.buffers, steps)
+    by_dtype = _by_dtype(history.broadcasts)
     rows = [
         row
-        for step, number, size_bytes, sync_ms in mean.itertuples()
-        for row in _bar(int(step), number, size_bytes, sync_ms, by_dtype.get(int(step), []))
+        for step, number, size_bytes, sync_ms in zip(*(m.tolist() for m in means), strict=True)
+        for row in _bar(step, number, size_bytes, sync_ms, by_dtype.get(step, ()))
     ]
     top, cut = top_of(np.array([row["top"] for row in rows]))
+    scale = (_FLOOR_PX - _TOP_PX) / top
+    rows = [
+        {**row, "top": max(_FLOOR_PX - scale * row["top"], 0.0), "bottom": _FLOOR_PX}
+        for row in rows
+    ]
+    stack = Stack(_PITCH_PX, _FLOOR_PX + 12)
+    rows += add_lanes(stack, history.buffers, moment.source, steps)
+    height = stack.height_px - _FLOOR_PX
     bounds = step_bounds(steps)
+    marks = [
+        {**mark, "top": 0.0, "bottom": height}
+        for mark in change_marks(history.changes, bounds, height)
+    ]
+    title, facts = _told(moment)
+    if cut:
+        facts = (*facts, f"{count(cut, 'bar')} reach beyond the top of the figure")
     return Picture(
-        step=int(steps[-1]) if len(steps) else -1 if moment.step is None else moment.step,
-        title=_title(moment, mean, by_dtype),
-        sources={
-            "bars": live_canvas.bars(rows),
-            "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
-        },
+        step=moment.step,
+        title=title,
+        sources=_sources(rows, marks),
         x=bounds,
-        y=(0.0, top),
-        height_px=_HEIGHT_PX,
-        y_label=cut_label(_Y_LABEL, cut),
-        empty=not len(steps),
+        y=(height, 0.0),
+        height_px=round(height),
+        y_labels=[*_times(top, scale), *stack.labels],
+        facts=facts,
     )
 
 
-def _bar(
-    step: int, number: float, size_bytes: float, sync_ms: float, of: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    if not number:
-        return []
-    known = not np.isnan(sync_ms)
+def _times(top: float, scale: float) -> list[tuple[float, str]]:
+    """Labels of the bars' heights."""
+    whole = top / 1.02 if top > 0 else 0.0
     return [
+        (_FLOOR_PX - scale * ms, duration(ms) if ms else "0 ms") for ms in (0.0, whole / 2, whole)
+    ]
+
+
+def _told(moment: Moment) -> tuple[str, tuple[str, ...]]:
+    """The finding and the facts of the moment's step."""
+    step = moment.step
+    assert step is not None
+    source = moment.source
+    called = calls(source, step)
+    forwards = decided_rows(source, step, buffer_rows(source, step, called))
+    if step < 0 or not len(forwards):
+        return "no forward of a DDP module was completed yet", ()
+    sent = collective_rows(source, called[called["cause"] == Cause.BUFFERS])
+    of_forwards, of_dtypes = as_rows(forwards), as_rows(sent)
+    title = _title(step, _means(forwards, np.array([step])), of_dtypes, of_forwards)
+    return title, buffer_facts(source, step, of_forwards, of_dtypes)
+
+
+def _sources(bars: list[Row], marks: list[Row]) -> dict[str, dict[str, object]]:
+    return {
+        "bars": live_canvas.bars(bars),
+        "marks": live_canvas.marks(marks),
+        "labels": lane_canvas.labels([]),
+    }
+
+
+def _means(table: pd.DataFrame | np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Of those steps that have forwards: step, broadcasts, bytes, ms in them, all of a rank's
+    forwards together and of these the mean of ranks. A time that is not known is left out of a
+    rank's sum, one without any out of the mean."""
+    table = table[np.isin(np.asarray(table["step"]), steps)]
+    keys = (np.asarray(table["step"], np.int64) << 16) | np.asarray(table["rank"], np.int64)
+    of_rank, rank = np.unique(keys, return_inverse=True)
+    found, step = np.unique(of_rank >> 16, return_inverse=True)
+    means = []
+    for name in ("broadcasts", "bytes", "sync_ms"):
+        values = np.asarray(table[name], np.float64)
+        known = ~np.isnan(values)
+        sums = np.bincount(rank[known], values[known], len(of_rank))
+        has = np.bincount(rank[known], minlength=len(of_rank)) > 0
+        total = np.bincount(step[has], sums[has], len(found))
+        with np.errstate(invalid="ignore"):
+            means.append(total / np.bincount(step[has], minlength=len(found)))
+    return (found, *means)
+
+
+#: What was sent of one dtype: its name, broadcasts, bytes.
+_Sent = tuple[str, int, int]
+
+
+def _by_dtype(broadcasts: pd.DataFrame) -> dict[int, tuple[_Sent, ...]]:
+    """By step what the first rank sent, by dtype."""
+    first = broadcasts["rank"].min()
+    found: dict[int, tuple[_Sent, ...]] = {}
+    names = ("step", "rank", "dtype", "broadcasts", "bytes")
+    columns = (broadcasts[name].tolist() for name in names)
+    for step, rank, *sent in zip(*columns, strict=True):
+        if rank == first:
+            found[step] = (*found.get(step, ()), (sent[0], sent[1], sent[2]))
+    return found
+
+
+@functools.lru_cache(maxsize=HISTORY_STEPS * 4)
+def _bar(
+    step: int, number: float, size_bytes: float, sync_ms: float, of: tuple[_Sent, ...]
+) -> tuple[Row, ...]:
+    if not number:
+        return ()
+    known = not np.isnan(sync_ms)
+    return (
         {
             "kind": "buffers" if known else "enqueued",
             "step": step,
@@ -81,54 +170,30 @@ def _bar(
             "top": sync_ms if known else 0.05,
             "head": f"step {step}: {count(round(number), 'broadcast')}, {size(size_bytes)}",
             "time": f"{duration(sync_ms)} (mean of ranks)" if known else "its time is not known",
-            "detail": _dtypes(of),
-        }
-    ]
-
-
-def _dtypes(of: list[dict[str, Any]]) -> str:
-    return "\n".join(
-        f"{row['dtype'] or 'unknown dtype'}: {count(int(row['broadcasts']), 'broadcast')}, "
-        f"{size(row['bytes'])}"
-        for row in of
+            "detail": "\n".join(
+                f"{dtype or 'unknown dtype'}: {count(sent, 'broadcast')}, {size(sent_bytes)}"
+                for dtype, sent, sent_bytes in of
+            ),
+        },
     )
 
 
-def _title(moment: Moment, mean: pd.DataFrame, by_dtype: dict[int, list[dict[str, Any]]]) -> str:
-    if moment.step is None:
-        return moment.hint
-    if mean.empty:
-        return "no forward of a DDP module was completed yet"
-    step, last = mean.index[-1], mean.iloc[-1]
-    if not last["broadcasts"]:
-        return f"no buffer was broadcast in step {step}: {_why_not(moment, int(step))}"
-    dtypes = ", ".join(str(row["dtype"]) for row in by_dtype.get(int(step), []))
+def _title(
+    step: int, means: tuple[np.ndarray, ...], sent: Sequence[Row], forwards: Sequence[Row]
+) -> str:
+    _, number, size_bytes, took = (values[-1].item() for values in means)
+    if not number:
+        why = dict.fromkeys(row["why"] for row in forwards)
+        told = next(iter(why))
+        if "buffer hook" in told:
+            return f"step {step}: {told.removeprefix('it fired, and ')}"
+        return f"no buffer was broadcast in step {step}: {told}"
+    dtypes = ", ".join(dict.fromkeys(row["dtype"] for row in sent if row["dtype"]))
     told = (
-        f"step {step} sent {size(last['bytes'])} of buffers in "
-        f"{count(round(last['broadcasts']), 'broadcast')} of {dtypes or 'unknown dtype'}"
+        f"step {step} sent {size(size_bytes)} of buffers in "
+        f"{count(round(number), 'broadcast')} of {dtypes or 'unknown dtype'}"
     )
-    took = last["sync_ms"]
     return f"{told}: its time is not known" if np.isnan(took) else f"{told}, {duration(took)}"
 
 
-def _why_not(moment: Moment, step: int) -> str:
-    """The reason as far as the record tells it."""
-    forwards = moment.history.buffers[moment.history.buffers["step"] == step]
-    module = int(forwards["module"].max())
-    notes = [note for note in moment.source.notes(Module) if note.id == module]
-    if notes and not notes[-1].buffers:
-        return f"{notes[-1].name} has none"
-    values = [n.values for n in moment.source.notes(Configuration) if n.module == module]
-    off = [name for name in _FLAGS if values and values[-1].get(name) is False]
-    if off:
-        return f"{off[0]} is off"
-    if forwards["no_grad"].all():
-        return "its forwards are without gradients"
-    if forwards["no_sync"].any():
-        return "after a forward under no_sync none is due"
-    if forwards["fired"].any():
-        return "a buffer hook took care of them"
-    return "none was due"
-
-
-VIEW = LiveView("buffers", draw, picture)
+VIEW = LiveView("buffers", draw, picture, of_step=True)

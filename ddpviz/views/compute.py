@@ -6,9 +6,10 @@ import numpy as np
 
 from ddpviz.analysis.constructions import KINDS as CONSTRUCTION_KINDS
 from ddpviz.events import Cause, Flag, Kind
+from ddpviz.views.columns import Row
 from ddpviz.views.lanes import Lane, Lanes
 from ddpviz.views.source import StepSource, is_construction
-from ddpviz.views.stretches import Row, interval
+from ddpviz.views.stretches import interval
 from ddpviz.views.text import count, duration, size
 
 #: Kinds that fill a compute lane in a step, and in construction: there its parts.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import pandas as pd
 from bokeh.models import (
     BoxZoomTool,
     CDSView,
@@ -30,6 +29,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from ddpviz.views.columns import Columns
 from ddpviz.views.legend import add_legend
 from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
@@ -52,6 +52,8 @@ _HATCH: dict[str, Any] = {
 }
 #: Characters of a title that fit beside each other at 1366 px.
 _LONGEST_TITLE = 140
+#: Columns of rows that no glyph and no hover reads.
+_NOT_DRAWN = frozenset({"derived", "rank"})
 #: What makes BokehJS typeset a text as mathematics.
 _TEX = ("$$", r"\[", r"\(")
 
@@ -65,32 +67,22 @@ class StepFigure:
     glyphs: dict[str, Glyph]
 
 
-def contents(rows: Rows) -> dict[str, dict[str, Any]]:
-    """Columns of the figure's sources: "spans", "ticks", "marks", "exposed", "labels"."""
-    spans = rows.spans.assign(hatch=rows.spans["derived"].map({True: "/", False: " "}))
-    tables = {
-        "spans": spans,
-        "ticks": rows.ticks,
-        "marks": rows.marks,
-        "exposed": rows.exposed,
-        "labels": rows.labels,
+def contents(rows: Rows) -> dict[str, Columns]:
+    """Columns of the figure's sources by name, those of :class:`Rows` that it draws or tells."""
+    drawn = {
+        name: {key: values for key, values in table.items() if key not in _NOT_DRAWN}
+        for name, table in rows.tables.items()
     }
-    return {name: _columns(table) for name, table in tables.items()}
+    drawn["spans"]["hatch"] = ["/" if derived else " " for derived in rows.spans["derived"]]
+    return drawn
 
 
-def _columns(table: pd.DataFrame) -> dict[str, Any]:
-    numbers = table.select_dtypes("number").columns
-    return {
-        str(name): table[name].to_numpy() if name in numbers else table[name].tolist()
-        for name in table.columns
-    }
-
-
-def axis_label(rows: Rows) -> str:
-    """Text under the time axis: what its zero is, and which step this is."""
+def axis_label(rows: Rows, *, brief: bool = False) -> str:
+    """Text under the time axis: what its zero is, unless it is to be brief, and which step."""
     if is_construction(rows.step):
-        return "ms since the first rank began the construction"
-    return f"ms since the step began on the first rank      (step {rows.step})"
+        return "ms" if brief else "ms since the first rank began the construction"
+    since = "" if brief else " since the step began on the first rank"
+    return f"ms{since}      (step {rows.step})"
 
 
 def lane_labels(rows: Rows) -> tuple[list[float], dict[float | str, Any]]:

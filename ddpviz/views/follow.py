@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from bokeh.models import CustomJS
+from collections.abc import Callable
 
-from ddpviz.views.figure import StepFigure, apply_theme, themed
-from ddpviz.views.palette import AUTO, DARK, LIGHT, theme_named
+from bokeh.models import CustomJS
+from bokeh.plotting import figure
+
+from ddpviz.views.figure import StepFigure, themed
+from ddpviz.views.live import Pairs
+from ddpviz.views.palette import AUTO, DARK, LIGHT, Theme, theme_named
 
 #: JupyterLab says what its theme is. Elsewhere the colour behind the figure counts, not what the
 #: browser prefers: a page that knows of no dark theme stays white under it.
@@ -62,21 +66,26 @@ apply()
 
 
 def colour(drawn: StepFigure, theme: str) -> None:
-    """Give a figure the colours of a theme, or of "auto". Raises ValueError for another name."""
+    """Give a step's figure the colours of a theme, or of "auto". Raises ValueError for another."""
+    colour_plot(drawn.plot, lambda one: themed(drawn, one), theme)
+
+
+def colour_plot(plot: figure, themed: Callable[[Theme], Pairs], theme: str) -> None:
+    """The same for any figure, of which ``themed`` tells what a theme sets."""
+    chosen = LIGHT if theme == AUTO else theme_named(theme)
+    for model, values in themed(chosen):
+        model.update(**values)
     if theme == AUTO:
-        apply_theme(drawn, LIGHT)
-        _follow_page(drawn)
-    else:
-        apply_theme(drawn, theme_named(theme))
+        _follow_page(plot, themed)
 
 
-def _follow_page(drawn: StepFigure) -> None:
+def _follow_page(plot: figure, themed: Callable[[Theme], Pairs]) -> None:
     """Have the browser choose the figure's colours, when it is laid out first and from then on.
 
     A figure has no event for being there; the browser sets ``inner_width`` at its first layout,
     wherever it is embedded.
     """
-    pairs = zip(themed(drawn, LIGHT), themed(drawn, DARK), strict=True)
+    pairs = zip(themed(LIGHT), themed(DARK), strict=True)
     both = [[model, light, night] for (model, light), (_, night) in pairs]
-    arguments = {"plot": drawn.plot, "themed": both, "following": "ddpviz: follows the page"}
-    drawn.plot.js_on_change("inner_width", CustomJS(args=arguments, code=_FOLLOW))
+    arguments = {"plot": plot, "themed": both, "following": "ddpviz: follows the page"}
+    plot.js_on_change("inner_width", CustomJS(args=arguments, code=_FOLLOW))

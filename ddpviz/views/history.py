@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
-import pandas as pd
-from bokeh.models import ColumnDataSource, Line, LinearAxis, Range1d
+from bokeh.models import ColumnDataSource, LegendItem, Line, LinearAxis, Range1d
 
 from ddpviz.views import live_canvas
-from ddpviz.views.live import LiveFigure, LiveView, Moment, Pairs, Picture, numbers
+from ddpviz.views.columns import Row, numbers
+from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Pairs, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
     by_step,
@@ -23,49 +23,45 @@ from ddpviz.views.live_steps import (
 from ddpviz.views.palette import Theme
 from ddpviz.views.text import duration
 
-_HEIGHT_PX = 150
+_HEIGHT_PX = 120
 _KINDS = {
     "compute": Kind("computes", "#009E73"),
-    "exposed": Kind("exposed communication", None),
-    "unsplit": Kind("step time, split not known", "#999999", hatched=True),
+    "exposed": Kind("exposed", None),
+    "unsplit": Kind("step time, split not known", "#999999", hatched=True, rare=True),
 }
-_Y_LABEL = "ms, mean of ranks"
+_Y_LABEL = "ms per step"
+_X_LABEL = "step"
 #: Name of the second vertical range, of shares from 0 to 1.
 _SHARES = "shares"
 #: Columns of :func:`ddpviz.analysis.steps` that are drawn and told.
-_TOLD = ["step_ms", "exposed_communication_ms", "hidden_communication_ms"]
-_SHARE_LABEL = "communication hidden"
+_TOLD = ("step_ms", "exposed_communication_ms", "hidden_communication_ms")
+_SHARE_LABEL = "hidden communication, right"
 
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = live_canvas.canvas(_KINDS, x_label="step", y_label=_Y_LABEL, height_px=_HEIGHT_PX)
+    drawn = live_canvas.canvas(_KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX)
     plot = drawn.plot
     step_axis(plot)
     share = ColumnDataSource({"x": numbers([]), "y": numbers([])})
     plot.extra_y_ranges = {_SHARES: Range1d(0, 1)}
-    axis = LinearAxis(y_range_name=_SHARES, axis_label=_SHARE_LABEL)
+    axis = LinearAxis(y_range_name=_SHARES)
     axis.ticker = [0, 0.5, 1]
     axis.major_label_overrides = {0: "0 %", 0.5: "50 %", 1: "100 %"}
     first = plot.yaxis[0]
     for name in ("axis_line_color", "major_tick_line_color", "minor_tick_line_color"):
         setattr(axis, name, None)
-    for name in (
-        "major_label_text_font_size",
-        "major_label_text_font",
-        "axis_label_text_font_size",
-        "axis_label_text_font_style",
-        "axis_label_text_font",
-    ):
+    for name in ("major_label_text_font_size", "major_label_text_font"):
         setattr(axis, name, getattr(first, name))
     plot.add_layout(axis, "right")
     line = plot.add_glyph(share, Line(x="x", y="y", line_width=1.5), name="share")
     line.y_range_name = _SHARES
+    plot.legend[0].items.append(LegendItem(label=_SHARE_LABEL, renderers=[line]))
 
     def themed(theme: Theme) -> Pairs:
         return [*drawn.themed(theme), (line.glyph, {"line_color": theme.quiet_text})]
 
-    return LiveFigure(plot, {**drawn.sources, "share": share}, themed)
+    return LiveFigure(plot, {**drawn.sources, "share": share}, themed, drawn.rare)
 
 
 def picture(moment: Moment) -> Picture:
@@ -73,36 +69,39 @@ def picture(moment: Moment) -> Picture:
     table = moment.history.steps
     if table.empty:
         return _nothing(moment)
-    mean = mean_of_ranks(table, _TOLD).dropna(subset="step_ms")
-    if mean.empty:
+    means = np.array(mean_of_ranks(table, _TOLD))
+    steps, step_ms, exposed_ms, hidden_ms = means[:, ~np.isnan(means[1])]
+    if not len(steps):
         return _nothing(moment)
     told = by_step(table, _line, _TOLD)
-    rows: list[dict[str, Any]] = []
-    for step, step_ms, exposed_ms, _ in mean.itertuples():
-        rows += _bars(int(step), step_ms, exposed_ms, told[int(step)])
-    top, cut = top_of(mean["step_ms"].to_numpy())
-    bounds = step_bounds(mean.index)
-    hidden, exposed = mean["hidden_communication_ms"], mean["exposed_communication_ms"]
-    whole = hidden + exposed
+    rows: list[Row] = []
+    for step, whole, exposed in zip(
+        steps.astype(int).tolist(), step_ms.tolist(), exposed_ms.tolist(), strict=True
+    ):
+        rows += _bars(step, whole, exposed, told[step])
+    top, cut = top_of(step_ms)
+    bounds = step_bounds(steps)
+    all_ms = hidden_ms + exposed_ms
     return Picture(
-        step=int(mean.index[-1]),
-        title=_title(mean),
+        step=int(steps[-1]),
+        title=_title(steps, step_ms, exposed_ms),
         sources={
             "bars": live_canvas.bars(rows),
             "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
             "share": {
-                "x": numbers(mean.index),
-                "y": numbers(hidden / whole.where(whole > 0)),
+                "x": numbers(steps),
+                "y": hidden_ms / np.where(all_ms > 0, all_ms, np.nan),
             },
         },
         x=bounds,
         y=(0.0, top),
         height_px=_HEIGHT_PX,
-        y_label=cut_label(_Y_LABEL, cut),
+        x_label=cut_label(_X_LABEL, cut),
     )
 
 
-def _bars(step: int, step_ms: float, exposed_ms: float, ranks: str) -> list[dict[str, Any]]:
+@functools.lru_cache(maxsize=HISTORY_STEPS * 4)
+def _bars(step: int, step_ms: float, exposed_ms: float, ranks: str) -> tuple[Row, ...]:
     common = {
         "step": step,
         "left": step - 0.45,
@@ -112,31 +111,31 @@ def _bars(step: int, step_ms: float, exposed_ms: float, ranks: str) -> list[dict
     }
     if np.isnan(exposed_ms):
         time = "how much was exposed is not known"
-        return [{**common, "kind": "unsplit", "bottom": 0.0, "top": step_ms, "time": time}]
+        return ({**common, "kind": "unsplit", "bottom": 0.0, "top": step_ms, "time": time},)
     computed_ms = max(step_ms - exposed_ms, 0.0)
     time = f"computes {duration(computed_ms)}, exposed {duration(exposed_ms)} (mean of ranks)"
-    return [
+    return (
         {**common, "kind": "compute", "bottom": 0.0, "top": computed_ms, "time": time},
         {**common, "kind": "exposed", "bottom": computed_ms, "top": step_ms, "time": time},
-    ]
+    )
 
 
+@functools.lru_cache(maxsize=HISTORY_STEPS * 16)
 def _line(step_ms: float, exposed_ms: float, hidden_ms: float) -> str:
     exposed, hidden = duration(exposed_ms), duration(hidden_ms)
     return f"{duration(step_ms)}, exposed {exposed}, hidden {hidden}"
 
 
-def _title(mean: pd.DataFrame) -> str:
-    last = mean.iloc[-1]
-    step = f"step {mean.index[-1]}: {duration(last['step_ms'])}"
-    share = (mean["exposed_communication_ms"] / mean["step_ms"]).to_numpy()
+def _title(steps: np.ndarray, step_ms: np.ndarray, exposed_ms: np.ndarray) -> str:
+    step = f"step {steps[-1]:.0f}: {duration(step_ms[-1])}"
+    share = exposed_ms / step_ms
     if np.isnan(share[-1]):
         return f"{step}; how much communication was exposed is not known"
-    told = f"{step}, {share[-1]:.0%} of it exposed communication"
+    told = f"{step}, {share[-1]:.0%} exposed"
     known = share[np.isfinite(share)]
     if len(known) < 3:
         return told
-    return f"{told} (median of {len(known)} steps {np.median(known):.0%})"
+    return f"{told} (median of {len(known)} steps: {np.median(known):.0%})"
 
 
 def _nothing(moment: Moment) -> Picture:
@@ -151,7 +150,6 @@ def _nothing(moment: Moment) -> Picture:
         x=step_bounds([]),
         y=(0.0, 1.0),
         height_px=_HEIGHT_PX,
-        y_label=_Y_LABEL,
         empty=True,
     )
 

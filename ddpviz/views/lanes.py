@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-
-import numpy as np
+from collections.abc import Collection
 
 from ddpviz.events import Kind
 from ddpviz.views.source import StepSource
@@ -16,7 +15,7 @@ MOST_OPEN_RANKS = 8
 #: Room above the first lane for a label of exposed communication, and below the last.
 _MARGIN_PX = 24.0
 #: Lanes shrink from the first to the second pitch to keep the figure within this height.
-_PITCH_PX = (28.0, 14.0)
+_PITCH_PX = (21.0, 14.0)
 _WANTED_HEIGHT_PX = 500.0
 #: Pitch of a folded rank: just enough for its label.
 _FOLDED_PX = 14.0
@@ -32,11 +31,15 @@ DRAWN_CAUSES = frozenset({"bucket", "buffers"})
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """A horizontal strip: label, middle and half height of what fills it, in px from the top."""
+    """A horizontal strip: label, middle and half height of what fills it, in px from the top.
+
+    ``bucket``: the launch order of the bucket that it is of, -1 for another lane.
+    """
 
     label: str
     middle: float
     half: float
+    bucket: int = -1
 
     @property
     def top(self) -> float:
@@ -93,10 +96,9 @@ def _ready_ns(source: StepSource, rank: int) -> int:
 
 def place(source: StepSource, open_ranks: dict[int, str]) -> Lanes:
     """Lanes of all ranks: the compute lane, other collectives, one lane per bucket."""
-    open_lanes = {
-        rank: ["compute", *(["other"] if _has_other(source, rank) else [])] for rank in open_ranks
-    }
-    labels = {rank: _bucket_labels(source, rank) for rank in open_ranks}
+    others = _with_other(source)
+    open_lanes = {rank: ["compute", *(["other"] if rank in others else [])] for rank in open_ranks}
+    labels = _bucket_labels(source, open_ranks)
     pitch = _pitch(
         lanes=sum(len(open_lanes[rank]) + len(labels[rank]) for rank in open_ranks),
         taken_px=_GAP_PX * len(open_ranks) + _FOLDED_PX * (len(source.ranks) - len(open_ranks)),
@@ -124,7 +126,7 @@ def place(source: StepSource, open_ranks: dict[int, str]) -> Lanes:
                 other[rank] = Lane("other collectives", middle, half)
             y += pitch
         for key, label in labels[rank].items():
-            buckets[key] = Lane(label, y + pitch / 2, pitch * _FILL / 2)
+            buckets[key] = Lane(label, y + pitch / 2, pitch * _FILL / 2, key[2])
             y += pitch
     return Lanes(compute, other, buckets, open_ranks, y + _MARGIN_PX / 3)
 
@@ -136,29 +138,33 @@ def _pitch(lanes: int, taken_px: float) -> float:
     return min(largest, max(smallest, room / max(lanes, 1)))
 
 
-def _has_other(source: StepSource, rank: int) -> bool:
-    of_rank = source.records[source.records["rank"] == rank]
-    if (of_rank["kind"] == Kind.REBUILD).any():
-        return True
+def _with_other(source: StepSource) -> set[int]:
+    """Ranks with a rebuild, or collectives that have no picture of their own."""
+    found = source.records["rank"][source.records["kind"] == Kind.REBUILD].tolist()
     table = source.collectives
-    if table.empty:
-        return False
-    return bool(((table["rank"] == rank) & ~table["cause"].isin(DRAWN_CAUSES)).any())
+    causes = zip(table["rank"].tolist(), table["cause"].tolist(), strict=True)
+    return {*found, *(rank for rank, cause in causes if cause not in DRAWN_CAUSES)}
 
 
-def _bucket_labels(source: StepSource, rank: int) -> dict[tuple[int, int, int], str]:
-    """Key of each bucket lane of a rank, in launch order per module, and its label."""
+def _bucket_labels(
+    source: StepSource, ranks: Collection[int]
+) -> dict[int, dict[tuple[int, int, int], str]]:
+    """Per rank the key of each bucket lane, in launch order per module, and its label."""
+    largest: dict[tuple[int, int, int], int] = {}
     table = source.buckets
-    if table.empty:
-        return {}
-    of_rank = table[table["rank"] == rank]
-    largest = of_rank.groupby(["module", "bucket"])["bytes"].max()
-    modules = np.unique(of_rank["module"]).tolist()
-    prefixes = {module: _module_prefix(source, rank, module, modules) for module in modules}
-    labels = {}
-    for (module, bucket), size_bytes in largest.items():
-        label = f"{prefixes[int(module)]}bucket {bucket}  {size(size_bytes)}"
-        labels[(rank, int(module), int(bucket))] = label
+    fields = (table[name].tolist() for name in ("rank", "module", "bucket", "bytes"))
+    for rank, module, bucket, size_bytes in zip(*fields, strict=True):
+        key = (rank, module, bucket)
+        largest[key] = max(largest.get(key, 0), size_bytes)
+    modules: dict[int, list[int]] = {}
+    for rank, module in sorted({(rank, module) for rank, module, _ in largest}):
+        modules.setdefault(rank, []).append(module)
+    labels: dict[int, dict[tuple[int, int, int], str]] = {rank: {} for rank in ranks}
+    for key in sorted(largest):
+        rank, module, bucket = key
+        if rank in labels:
+            prefix = _module_prefix(source, rank, module, modules[rank])
+            labels[rank][key] = f"{prefix}bucket {bucket}  {size(largest[key])}"
     return labels
 
 

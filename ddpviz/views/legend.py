@@ -65,8 +65,8 @@ def entries() -> dict[str, str]:
 def drawn_in(rows: Rows) -> set[str]:
     """Names of the entries that a step has something for."""
     tables = {"ticks": rows.ticks, "exposed": rows.exposed, "marks": rows.marks}
-    found = {name for name, table in tables.items() if len(table)}
-    found |= {"derived"} if rows.spans["derived"].astype(bool).any() else set()
+    found = {name for name, table in tables.items() if table["head"]}
+    found |= {"derived"} if rows.spans["derived"].any() else set()
     return found | set(rows.spans["kind"])
 
 
@@ -116,12 +116,17 @@ def add_legend(
         label_standoff=4,
         padding=0,
         margin=4,
-        stylesheets=[InlineStyleSheet(css=_STYLE)],
     )
     plot.add_layout(legend, "above")
+    wrap(plot, legend)
     show = CustomJS(args={"items": items, "sources": sources}, code=_SHOW)
     for source in sources.values():
         source.js_on_change("data", show)
+    return {f"key {name}": renderer for name, renderer in renderers.items()}
+
+
+def wrap(plot: figure, legend: Legend) -> None:
+    """Have a legend above the plot take as many lines as it needs, within the frame's width."""
+    legend.stylesheets = [InlineStyleSheet(css=_STYLE)]
     # The browser sets it at every layout, the first one included.
     plot.js_on_change("inner_width", CustomJS(args={"legend": legend}, code=_WIDEN))
-    return {f"key {name}": renderer for name, renderer in renderers.items()}

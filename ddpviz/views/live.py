@@ -7,22 +7,20 @@ figure puts it in. Every figure comes with both themes: the browser picks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from bokeh.models import ColumnDataSource, FixedTicker
+from bokeh.models import ColumnDataSource, FixedTicker, LegendItem
 from bokeh.plotting import figure
 
 from ddpviz.analysis.source import Source
+from ddpviz.views.columns import Columns
 from ddpviz.views.palette import DARK, LIGHT, Theme
 
 #: Steps that views over time show.
 HISTORY_STEPS = 200
 
-#: Columns of a source: float64 arrays, and lists of text.
-Columns = dict[str, Any]
 #: Models of a figure, and properties to set on each.
 Pairs = list[tuple[Any, dict[str, Any]]]
 
@@ -55,12 +53,19 @@ class History:
     changes: tuple[Change, ...] = ()
 
 
+def no_steps(history: History) -> History:
+    """The same tables without rows."""
+    tables = (history.steps, history.buffers, history.broadcasts)
+    return History(*(table.iloc[:0] for table in tables))
+
+
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """What views are drawn from.
 
     ``source``: the records of ``step``, and the notes that they need. ``step``: None where nothing
     was recorded yet; ``hint`` says then what to do. ``width_px``: of the figure in the browser.
+    ``outside``: gives what was recorded outside of steps, as constructions.
     """
 
     source: Source
@@ -68,6 +73,7 @@ class Moment:
     history: History
     hint: str = "nothing recorded yet"
     width_px: int = 1100
+    outside: Callable[[], Source] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Picture:
     ``sources``: every source of the figure; ``x``, ``y``: bounds of the axes; ``height_px``: of the
     frame; ``x_label``: None leaves the figure's; ``y_labels``: position and text of each lane, None
     for a numeric axis; ``y_label``: None leaves the figure's. ``empty``: there is nothing but the
-    title, so no axis and no legend either.
+    title, so no axis and no legend either. ``facts``: sentences that stand below the figure.
     """
 
     step: int
@@ -90,15 +96,20 @@ class Picture:
     y_label: str | None = None
     y_labels: Sequence[tuple[float, str]] | None = None
     empty: bool = False
+    facts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class LiveFigure:
-    """A figure, its sources by name, and what a theme sets on its models."""
+    """A figure, its sources by name, and what a theme sets on its models.
+
+    ``rare``: entries of the legend that are shown only for pictures with bars of that kind.
+    """
 
     plot: figure
     sources: dict[str, ColumnDataSource]
     themed: Callable[[Theme], Pairs]
+    rare: Mapping[str, LegendItem] = dataclasses.field(default_factory=dict)
 
     @property
     def themes(self) -> dict[str, Pairs]:
@@ -110,13 +121,15 @@ class LiveFigure:
 class LiveView:
     """``draw``: a figure without data; ``picture``: what it shows at a moment.
 
-    ``of_step``: it shows the moment's step only, not the last steps up to now.
+    ``of_step``: it shows the moment's step only, not the last steps up to now. ``basis``: what it
+    is drawn from, where that is less than the step: it need not be drawn again from the same.
     """
 
     name: str
     draw: Callable[[], LiveFigure]
     picture: Callable[[Moment], Picture]
     of_step: bool = False
+    basis: Callable[[Source], Hashable] | None = None
 
 
 def properties(drawn: LiveFigure, picture: Picture) -> Pairs:
@@ -130,6 +143,8 @@ def properties(drawn: LiveFigure, picture: Picture) -> Pairs:
     ]
     parts = (*plot.xaxis, *plot.yaxis, plot.xgrid[0], *plot.legend)
     pairs += [(part, {"visible": not picture.empty}) for part in parts]
+    kinds = set(picture.sources["bars"]["kind"]) if drawn.rare else set()
+    pairs += [(entry, {"visible": kind in kinds}) for kind, entry in drawn.rare.items()]
     if picture.x_label is not None:
         pairs.append((plot.xaxis[0], {"axis_label": untypeset(picture.x_label)}))
     if picture.y_label is not None:
@@ -166,21 +181,6 @@ def untypeset(text: str) -> str:
     for mark, broken in _TEX.items():
         text = text.replace(mark, broken)
     return text
-
-
-def numbers(values: Any) -> np.ndarray:
-    """A column of float64."""
-    return np.asarray(values, np.float64)
-
-
-def columns(names: Sequence[str], rows: Sequence[dict[str, Any]], texts: Sequence[str]) -> Columns:
-    """Rows as columns: those named in ``texts`` as lists of text, the others as float64."""
-    return {
-        name: [str(row[name]) for row in rows]
-        if name in texts
-        else numbers([row[name] for row in rows])
-        for name in names
-    }
 
 
 def lane_axis(plot: figure) -> None:

@@ -28,7 +28,8 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from ddpviz.views.live import Columns, Pairs, columns
+from ddpviz.views.columns import Columns, columns
+from ddpviz.views.live import Pairs
 from ddpviz.views.palette import Theme
 
 FONT = "Helvetica, Arial, sans-serif"
@@ -52,22 +53,28 @@ _HATCH = {"hatch_pattern": "/", "hatch_scale": 7, "hatch_weight": 1, "hatch_alph
 class Kind:
     """How bars of one kind look. ``colour``: None takes the theme's of exposed communication.
 
-    ``hatched``: derived or beyond a limit. Kinds without ``label`` are not in the legend.
+    ``hatched``: derived or beyond a limit. Kinds without ``label`` are not in the legend, those
+    that are ``rare`` only where there are such bars.
     """
 
     label: str
     colour: str | None
     hatched: bool = False
+    rare: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Canvas:
-    """The figure, its sources "bars" and "marks", and the renderers by name."""
+    """The figure, its sources "bars" and "marks", and the renderers by name.
+
+    ``rare``: entries of the legend by the kind that they are shown for.
+    """
 
     plot: figure
     sources: dict[str, ColumnDataSource]
     drawn: dict[str, GlyphRenderer]
     kinds: Mapping[str, Kind]
+    rare: Mapping[str, LegendItem]
 
     def themed(self, theme: Theme) -> Pairs:
         """What the theme sets."""
@@ -122,7 +129,8 @@ def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: 
     marks = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.5, line_dash="dotted")
     drawn["marks"] = plot.add_glyph(sources["marks"], marks, name="marks")
     hovered = list(drawn.values())
-    drawn |= _legend(plot, kinds)
+    keys, items = _legend(plot, kinds)
+    drawn |= keys
     _axes(plot, x_label, y_label)
     hover = HoverTool(
         tooltips=_TOOLTIP, renderers=hovered, point_policy="follow_mouse", show_arrow=False
@@ -133,7 +141,8 @@ def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: 
     plot.toolbar.active_scroll = wheel
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
-    return Canvas(plot, sources, drawn, kinds)
+    rare = {name: item for name, item in items.items() if kinds[name].rare}
+    return Canvas(plot, sources, drawn, kinds, rare)
 
 
 def bars(rows: list[dict[str, Any]]) -> Columns:
@@ -154,7 +163,9 @@ def _quad(kind: Kind, edges: dict[str, Any]) -> Glyph:
     return Quad(**edges, fill_color=colour, line_color=colour, line_width=0.75, **hatch)
 
 
-def _legend(plot: figure, kinds: Mapping[str, Kind]) -> dict[str, GlyphRenderer]:
+def _legend(
+    plot: figure, kinds: Mapping[str, Kind]
+) -> tuple[dict[str, GlyphRenderer], dict[str, LegendItem]]:
     """Entries for all kinds, whatever the data has; their renderers are named "key …"."""
     nowhere = ColumnDataSource({"x": [math.nan]})
     edges: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), "x")
@@ -163,12 +174,14 @@ def _legend(plot: figure, kinds: Mapping[str, Kind]) -> dict[str, GlyphRenderer]
         f"key {name}": plot.add_glyph(nowhere, _quad(kind, edges), name=f"key {name}")
         for name, kind in named.items()
     }
-    items = [
-        LegendItem(label=kind.label, renderers=[renderers[f"key {name}"]])
+    items = {
+        name: LegendItem(
+            label=kind.label, renderers=[renderers[f"key {name}"]], visible=not kind.rare
+        )
         for name, kind in named.items()
-    ]
+    }
     legend = Legend(
-        items=items,
+        items=list(items.values()),
         orientation="horizontal",
         location="left",
         border_line_color=None,
@@ -183,7 +196,7 @@ def _legend(plot: figure, kinds: Mapping[str, Kind]) -> dict[str, GlyphRenderer]
         margin=2,
     )
     plot.add_layout(legend, "above")
-    return renderers
+    return renderers, items
 
 
 def _axes(plot: figure, x_label: str, y_label: str) -> None:

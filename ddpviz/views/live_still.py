@@ -1,4 +1,8 @@
-"""A timeline as a still: one SVG without script, for where no browser part runs."""
+"""A timeline as a still: one SVG without script, for where no browser part runs.
+
+It has both themes: colours are attributes of the light one, which style rules replace where the
+page that shows it is dark.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from html import escape
 from typing import Any
 
 from ddpviz.views.live import Picture, title_text
-from ddpviz.views.palette import LIGHT, SPANS, Theme
+from ddpviz.views.palette import DARK, LIGHT, SPANS, Theme
 
 _WIDTH_PX = 960
 _LEFT_PX, _RIGHT_PX, _ABOVE_PX, _BELOW_PX = 150, 16, 62, 44
@@ -20,38 +24,37 @@ _KEY_PX = 26
 _LETTER_PX = 5.2
 
 
-def html(picture: Picture, theme: Theme = LIGHT) -> str:
+def html(picture: Picture) -> str:
     """The still as an ``<img>``, which also a page that trusts nobody shows. Names are escaped."""
-    data = b64encode(svg(picture, theme).encode()).decode()
     alt = escape(title_text(picture.title), quote=True)
-    return f'<img alt="{alt}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
+    return f'<img alt="{alt}" style="max-width: 100%" src="{data_url(picture)}">'
 
 
-def svg(picture: Picture, theme: Theme = LIGHT) -> str:
+def data_url(picture: Picture) -> str:
+    """The still as the address of an image, which needs no network."""
+    return f"data:image/svg+xml;base64,{b64encode(svg(picture).encode()).decode()}"
+
+
+def svg(picture: Picture) -> str:
     """A picture of :data:`ddpviz.views.live_timeline.VIEW` on a card of its own colour."""
     height = picture.height_px + _ABOVE_PX + _BELOW_PX
-    place = _Place(picture)
+    place, theme = _Place(picture), LIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH_PX} {height}" '
         f'width="{_WIDTH_PX}" height="{height}" font-family="Helvetica, Arial, sans-serif" '
         f'font-size="11" fill="{theme.text}">',
+        f"<style>@media (prefers-color-scheme: dark) {{{_rules(DARK)}}}</style>",
         '<pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
-        f'patternTransform="rotate(45)"><path d="M0 0V5" stroke="{theme.hatch}" opacity="0.4"/>'
-        "</pattern>",
-        f'<rect width="{_WIDTH_PX}" height="{height}" fill="{theme.background}"/>',
+        f'patternTransform="rotate(45)"><path class="hatch" d="M0 0V5" stroke="{theme.hatch}" '
+        'opacity="0.4"/></pattern>',
+        f'<rect class="card" width="{_WIDTH_PX}" height="{height}" fill="{theme.background}"/>',
         _text(12, 20, title_text(picture.title), size=14, weight="bold"),
         *_legend(picture, theme),
         *_grid(picture, place, theme),
     ]
     for row in _rows(picture.sources["exposed"]):
-        parts.append(
-            _rect(
-                place,
-                row,
-                theme.exposed_fill,
-                f'stroke="{theme.exposed_line}" stroke-dasharray="4"',
-            )
-        )
+        box = f'class="exposed" stroke="{theme.exposed_line}" stroke-dasharray="4"'
+        parts.append(_rect(place, row, theme.exposed_fill, box))
     for row in _rows(picture.sources["spans"]):
         colour = SPANS[row["kind"]][0]
         parts.append(_rect(place, row, colour, ""))
@@ -61,7 +64,7 @@ def svg(picture: Picture, theme: Theme = LIGHT) -> str:
         x = place.x(row["x"])
         parts.append(
             f'<path d="M{x:.1f} {place.y(row["top"]):.1f}V{place.y(row["bottom"]):.1f}" '
-            f'stroke="{theme.tick}"/>'
+            f'class="tick" stroke="{theme.tick}"/>'
         )
     for row in _rows(picture.sources["marks"]):
         x, y = place.x(row["x"]), place.y(row["top"])
@@ -71,13 +74,37 @@ def svg(picture: Picture, theme: Theme = LIGHT) -> str:
         lower = 4 if row["baseline"] == "middle" else 0
         x, y = place.x(row["x"]), place.y(row["y"]) + lower
         parts.append(
-            _text(x, y, row["text"], anchor=anchor, weight="bold", colour=theme.exposed_text)
+            _text(
+                x,
+                y,
+                row["text"],
+                anchor=anchor,
+                weight="bold",
+                more=f' class="length" fill="{theme.exposed_text}"',
+            )
         )
     for position, label in picture.y_labels or ():
         parts.append(_text(_LEFT_PX - 8, place.y(position) + 4, label, anchor="end"))
     below = height - 10
     parts.append(_text(_LEFT_PX, below, picture.x_label or ""))
     return "".join([*parts, "</svg>"])
+
+
+def _rules(theme: Theme) -> str:
+    """What takes the place of the attributes in a theme."""
+    rules = {
+        "svg": {"fill": theme.text},
+        ".card": {"fill": theme.background},
+        ".hatch": {"stroke": theme.hatch},
+        ".exposed": {"fill": theme.exposed_fill, "stroke": theme.exposed_line},
+        ".tick": {"stroke": theme.tick},
+        ".length": {"fill": theme.exposed_text},
+        ".grid": {"stroke": theme.grid},
+    }
+    return "".join(
+        f"{which}{{{';'.join(f'{name}:{value}' for name, value in values.items())}}}"
+        for which, values in rules.items()
+    )
 
 
 class _Place:
@@ -117,27 +144,28 @@ def _text(
     size: int = 11,
     anchor: str = "start",
     weight: str = "normal",
-    colour: str = "",
+    more: str = "",
 ) -> str:
-    fill = f' fill="{colour}"' if colour else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" '
-        f'font-weight="{weight}"{fill}>{escape(text)}</text>'
+        f'font-weight="{weight}"{more}>{escape(text)}</text>'
     )
 
 
 def _legend(picture: Picture, theme: Theme) -> list[str]:
     """The kinds that this picture has."""
     kinds = set(picture.sources["spans"]["kind"])
-    keys = [(colour, label) for kind, (colour, label) in SPANS.items() if kind in kinds]
+    keys = [
+        (f'fill="{colour}" stroke="{colour}"', label)
+        for kind, (colour, label) in SPANS.items()
+        if kind in kinds
+    ]
     if len(picture.sources["exposed"]["left"]):
-        keys.append((theme.exposed_fill, "exposed communication"))
+        box = f'class="exposed" fill="{theme.exposed_fill}" stroke="{theme.exposed_line}"'
+        keys.append((box, "exposed communication"))
     parts, x = [], 12.0
-    for colour, label in keys:
-        parts.append(
-            f'<rect x="{x:.1f}" y="33" width="12" height="12" fill="{colour}" '
-            f'stroke="{theme.exposed_line if colour == theme.exposed_fill else colour}"/>'
-        )
+    for look, label in keys:
+        parts.append(f'<rect x="{x:.1f}" y="33" width="12" height="12" {look}/>')
         parts.append(_text(x + 16, 43, label))
         x += _KEY_PX + _LETTER_PX * len(label)
     return parts
@@ -150,7 +178,7 @@ def _grid(picture: Picture, place: _Place, theme: Theme) -> list[str]:
     bottom = _ABOVE_PX + picture.height_px
     for at in _ticks(*picture.x):
         x = place.x(at)
-        line = f'stroke="{theme.grid}"'
+        line = f'class="grid" stroke="{theme.grid}"'
         parts.append(f'<path d="M{x:.1f} {_ABOVE_PX}V{bottom}" {line}/>')
         parts.append(_text(x, bottom + 14, f"{at:g}", anchor="middle"))
     return parts

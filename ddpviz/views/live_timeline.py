@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 from bokeh.models import TapTool
 
+from ddpviz.views.columns import Columns, numbers
 from ddpviz.views.figure import axis_label, contents, step_figure, themed, x_bounds
-from ddpviz.views.lanes import Lane
-from ddpviz.views.live import (
-    LiveFigure,
-    LiveView,
-    Moment,
-    Picture,
-    numbers,
-    untypeset,
-)
-from ddpviz.views.rows import Rows, build_rows
+from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture, untypeset
+from ddpviz.views.rows import Rows, build_rows, tables
 from ddpviz.views.source import read_run
 
-#: Columns that no glyph and no hover of the figure reads.
-_UNUSED = {"derived", "rank"}
 _EMPTY_HEIGHT_PX = 140.0
-#: How the label of a bucket's lane ends.
-_BUCKET = re.compile(r"bucket (\d+)  \S+ \S+$")
+#: A figure narrower than this has short texts.
+_NARROW_PX = 600
+#: Room that the labels of lanes take, and mean width of a bold letter at 11 px.
+_MARGIN_PX, _LETTER_PX = 150, 6.2
 
 
 def draw() -> LiveFigure:
@@ -40,27 +31,26 @@ def draw() -> LiveFigure:
 def picture(moment: Moment) -> Picture:
     """The moment's step; where there is none, what to do."""
     if moment.step is None:
-        return _pictured(_nothing(moment.hint), "")
+        return _pictured(_nothing(moment.hint), "", moment.width_px)
     before = [change.text for change in moment.history.changes if change.step == moment.step]
     remark = f"configured before this step: {'; '.join(before)}" if before else ""
     rows = build_rows(read_run(cast(Any, moment.source)).source(moment.step))
     remark = "; ".join(part for part in (remark, rows.note) if part)
-    return _pictured(rows, remark)
+    return _pictured(rows, remark, moment.width_px)
 
 
-def _pictured(rows: Rows, remark: str) -> Picture:
+def _pictured(rows: Rows, remark: str, width_px: int) -> Picture:
     sources = contents(rows)
-    buckets = _buckets(rows.lanes)
-    middles = (rows.spans["top"] + rows.spans["bottom"]) / 2
+    sources["labels"] = _apart(rows, width_px)
+    # To link what shows the same bucket: that of the lane that a span stands in the middle of.
+    buckets = {round(lane.middle, 3): lane.bucket for lane in rows.lanes}
+    middles = ((rows.spans["top"] + rows.spans["bottom"]) / 2).tolist()
     sources["spans"]["bucket"] = numbers([buckets.get(round(y, 3), -1) for y in middles])
-    label = axis_label(rows) if rows.lanes else ""
+    label = axis_label(rows, brief=width_px < _NARROW_PX) if rows.lanes else ""
     return Picture(
         step=rows.step,
         title=rows.title,
-        sources={
-            name: {key: _column(values) for key, values in columns.items() if key not in _UNUSED}
-            for name, columns in sources.items()
-        },
+        sources=sources,
         x=x_bounds(rows),
         y=(rows.height_px, 0.0),
         height_px=round(rows.height_px),
@@ -70,38 +60,36 @@ def _pictured(rows: Rows, remark: str) -> Picture:
     )
 
 
-def _column(values: Any) -> Any:
-    return numbers(values) if isinstance(values, np.ndarray) else values
-
-
-def _buckets(lanes: tuple[Lane, ...]) -> dict[float, int]:
-    """Launch order of the bucket whose lane has this middle, to link what shows the same bucket."""
-    found = {round(lane.middle, 3): _BUCKET.search(lane.label) for lane in lanes}
-    return {middle: int(match[1]) for middle, match in found.items() if match}
+def _apart(rows: Rows, width_px: int) -> Columns:
+    """The labels that do not lie on an earlier one where the figure is so wide: longest first."""
+    start, end = x_bounds(rows)
+    ms_per_px = (end - start) / max(width_px - _MARGIN_PX, 1)
+    taken: list[tuple[float, float, float]] = []
+    kept = []
+    found = (rows.labels[name] for name in ("x", "y", "text", "align"))
+    for x, y, text, align in zip(*found, strict=True):
+        reach = len(text) * _LETTER_PX * ms_per_px
+        left = x - reach * {"left": 0.0, "center": 0.5, "right": 1.0}[align]
+        kept.append(not any(y == other and left < b and left + reach > a for other, a, b in taken))
+        taken += [(y, left, left + reach)] if kept[-1] else []
+    return {
+        name: values[np.array(kept, bool)]
+        if isinstance(values, np.ndarray)
+        else [value for value, keep in zip(values, kept, strict=True) if keep]
+        for name, values in rows.labels.items()
+    }
 
 
 def _nothing(title: str) -> Rows:
-    span = ["kind", "rank", "left", "right", "top", "bottom", "derived"]
-    hover = ["head", "time", "detail"]
     return Rows(
         step=0,
         title=title,
-        spans=_empty(span + hover, texts=("kind", *hover)),
-        ticks=_empty(["rank", "x", "top", "bottom", *hover], texts=hover),
-        marks=_empty(["rank", "x", "top", *hover], texts=hover),
-        exposed=_empty(["rank", "left", "right", "top", "bottom", *hover], texts=hover),
-        labels=_empty(["x", "y", "text", "align", "baseline"], ("text", "align", "baseline")),
+        **tables(),
         lanes=(),
         height_px=_EMPTY_HEIGHT_PX,
         begin_ms=0.0,
         end_ms=1.0,
         note="",
-    )
-
-
-def _empty(names: list[str], texts: Any) -> pd.DataFrame:
-    return pd.DataFrame(
-        {name: pd.Series([], dtype=object if name in texts else "float64") for name in names}
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
-import pandas as pd
 
 from ddpviz.views import live_canvas
-from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture
+from ddpviz.views.columns import Row
+from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
     by_step,
@@ -27,11 +27,14 @@ _KINDS = {
     "exposed": Kind("exposed", None),
 }
 _Y_LABEL = "ms of communication, mean of ranks"
+_X_LABEL = "step"
+#: Columns of :func:`ddpviz.analysis.steps` that are drawn.
+_TOLD = ("hidden_communication_ms", "exposed_communication_ms")
 
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = live_canvas.canvas(_KINDS, x_label="step", y_label=_Y_LABEL, height_px=_HEIGHT_PX)
+    drawn = live_canvas.canvas(_KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX)
     step_axis(drawn.plot)
     return LiveFigure(drawn.plot, drawn.sources, drawn.themed)
 
@@ -39,17 +42,19 @@ def draw() -> LiveFigure:
 def picture(moment: Moment) -> Picture:
     """A bar per step: hidden below, exposed on it."""
     table = moment.history.steps
-    names = ["hidden_communication_ms", "exposed_communication_ms"]
-    mean = mean_of_ranks(table, names).dropna() if len(table) else pd.DataFrame(columns=names)
-    told = by_step(table, _line, names)
-    rows: list[dict[str, Any]] = []
-    for step, hidden_ms, exposed_ms in mean.itertuples():
-        rows += _bars(int(step), hidden_ms, exposed_ms, told[int(step)])
-    top, cut = top_of(mean.sum(axis="columns").to_numpy(np.float64))
-    bounds = step_bounds(mean.index)
+    means = np.array(mean_of_ranks(table, _TOLD))
+    steps, hidden_ms, exposed_ms = means[:, ~np.isnan(means).any(axis=0)]
+    told = by_step(table, _line, _TOLD)
+    rows: list[Row] = []
+    for step, hidden, exposed in zip(
+        steps.astype(int).tolist(), hidden_ms.tolist(), exposed_ms.tolist(), strict=True
+    ):
+        rows += _bars(step, hidden, exposed, told[step])
+    top, cut = top_of(hidden_ms + exposed_ms)
+    bounds = step_bounds(steps)
     return Picture(
-        step=int(mean.index[-1]) if len(mean) else -1 if moment.step is None else moment.step,
-        title=_title(moment, mean),
+        step=int(steps[-1]) if len(steps) else -1 if moment.step is None else moment.step,
+        title=_title(moment, hidden_ms, exposed_ms),
         sources={
             "bars": live_canvas.bars(rows),
             "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
@@ -57,12 +62,13 @@ def picture(moment: Moment) -> Picture:
         x=bounds,
         y=(0.0, top),
         height_px=_HEIGHT_PX,
-        y_label=cut_label(_Y_LABEL, cut),
-        empty=not len(mean),
+        x_label=cut_label(_X_LABEL, cut),
+        empty=not len(steps),
     )
 
 
-def _bars(step: int, hidden_ms: float, exposed_ms: float, ranks: str) -> list[dict[str, Any]]:
+@functools.lru_cache(maxsize=HISTORY_STEPS * 4)
+def _bars(step: int, hidden_ms: float, exposed_ms: float, ranks: str) -> tuple[Row, ...]:
     common = {
         "step": step,
         "left": step - 0.45,
@@ -72,7 +78,7 @@ def _bars(step: int, hidden_ms: float, exposed_ms: float, ranks: str) -> list[di
     hidden = f"step {step}: {duration(hidden_ms)} hidden"
     exposed = f"step {step}: {duration(exposed_ms)} exposed"
     whole_ms = hidden_ms + exposed_ms
-    return [
+    return (
         {**common, "kind": "hidden", "bottom": 0, "top": hidden_ms, "head": hidden, "time": HIDDEN},
         {
             **common,
@@ -82,26 +88,27 @@ def _bars(step: int, hidden_ms: float, exposed_ms: float, ranks: str) -> list[di
             "head": exposed,
             "time": EXPOSED,
         },
-    ]
+    )
 
 
+@functools.lru_cache(maxsize=HISTORY_STEPS * 16)
 def _line(hidden_ms: float, exposed_ms: float) -> str:
     return f"hidden {duration(hidden_ms)}, exposed {duration(exposed_ms)}"
 
 
-def _title(moment: Moment, mean: pd.DataFrame) -> str:
-    if moment.step is None:
+def _title(moment: Moment, hidden_ms: np.ndarray, exposed_ms: np.ndarray) -> str:
+    if moment.step is None and moment.history.steps.empty:
         return moment.hint
     if moment.history.steps.empty:
         return "no step was completed yet"
-    if mean.empty:
+    if not len(hidden_ms):
         return "how much communication is hidden is not known: its completions were not seen"
-    hidden_ms, exposed_ms = mean.sum()
-    whole_ms = hidden_ms + exposed_ms
-    steps = "step" if len(mean) == 1 else f"{len(mean)} steps"
-    if whole_ms <= 0:
+    hidden = hidden_ms.sum()
+    whole = hidden + exposed_ms.sum()
+    steps = "step" if len(hidden_ms) == 1 else f"{len(hidden_ms)} steps"
+    if whole <= 0:
         return f"no communication in the last {steps}"
-    return f"{hidden_ms / whole_ms:.0%} of communication hidden behind backward in the last {steps}"
+    return f"{hidden / whole:.0%} of communication hidden behind backward in the last {steps}"
 
 
 VIEW = LiveView("overlap", draw, picture)

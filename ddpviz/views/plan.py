@@ -7,27 +7,24 @@ from typing import Any
 from bokeh.models import ColumnDataSource, Quad, Text
 
 from ddpviz.views import live_canvas
-from ddpviz.views.live import (
-    Columns,
-    LiveFigure,
-    LiveView,
-    Moment,
-    Pairs,
-    Picture,
-    columns,
-    lane_axis,
-)
+from ddpviz.views.columns import Columns, columns
+from ddpviz.views.live import LiveFigure, LiveView, Moment, Pairs, Picture, lane_axis
 from ddpviz.views.live_canvas import FONT, Kind
 from ddpviz.views.palette import Theme
+from ddpviz.views.plan_facts import plan_basis, plan_facts
 from ddpviz.views.plan_rows import PlanRows, plan_rows
 
 _HEIGHT_PX = 120.0
 _KINDS = {
     "fill": Kind("filled, up to the limit", "#F0E442"),
-    "overshoot": Kind("beyond the limit: the tensor that closed it", "#F0E442", hatched=True),
+    "overshoot": Kind("beyond: the tensor that closed it", "#F0E442", hatched=True),
 }
-#: Share of the axis beyond the longest bar, for the labels.
-_LABEL_SHARE = 0.5
+#: A figure narrower than this has short texts.
+_NARROW_PX = 600
+#: Mean width of a letter at 11 px, and what stands around a text.
+_LETTER_PX, _AROUND_PX = 5.7, 14.0
+#: The labels of lanes and of bars leave at least this share of the frame to the longest bar.
+_LEAST_SHARE = 0.25
 _BLOCKS = ("left", "right", "top", "bottom", "bucket", "colour", "edge", "head", "time", "detail")
 _LABELS = ("x", "y", "text")
 _TEXTS = ("colour", "head", "time", "detail", "text")
@@ -64,7 +61,7 @@ def draw() -> LiveFigure:
 
 def picture(moment: Moment) -> Picture:
     """Lanes of buckets, on one scale of bytes."""
-    rows = plan_rows(moment.source)
+    rows = plan_rows(moment.source, brief=moment.width_px < _NARROW_PX)
     if rows is None:
         hint = moment.hint if moment.step is None else "no bucket plan was recorded yet"
         rows = PlanRows(hint, [], [], [], [], [], _HEIGHT_PX, 1.0)
@@ -77,12 +74,24 @@ def picture(moment: Moment) -> Picture:
             "blocks": columns(_BLOCKS, rows.blocks, _TEXTS),
             "labels": columns(_LABELS, rows.labels, _TEXTS),
         },
-        x=(0.0, max(rows.longest_mib, 1e-6) * (1 + _LABEL_SHARE)),
+        x=(0.0, _end_mib(rows, moment.width_px)),
         y=(rows.height_px, 0.0),
         height_px=round(rows.height_px),
         y_labels=rows.lanes,
         empty=not rows.lanes,
+        facts=plan_facts(moment.source, plan_basis(moment.source)),
     )
+
+
+def _end_mib(rows: PlanRows, width_px: int) -> float:
+    """Where the axis ends, so that each label fits behind its bar."""
+    margin_px = max((len(label) for _, label in rows.lanes), default=0) * _LETTER_PX + _AROUND_PX
+    frame_px = max(width_px - margin_px - _AROUND_PX, 1.0)
+    end = max(rows.longest_mib, 1e-6)
+    for label in rows.labels:
+        share = 1 - (len(label["text"]) * _LETTER_PX + _AROUND_PX) / frame_px
+        end = max(end, label["x"] / max(share, _LEAST_SHARE))
+    return end
 
 
 def _bucket_bars(rows: list[dict[str, Any]]) -> Columns:
@@ -92,4 +101,4 @@ def _bucket_bars(rows: list[dict[str, Any]]) -> Columns:
     return found
 
 
-VIEW = LiveView("plan", draw, picture, of_step=True)
+VIEW = LiveView("plan", draw, picture, of_step=True, basis=plan_basis)

@@ -21,11 +21,12 @@ _MOST_BLOCKS = 3_000
 _MOST_EDGES = 100
 #: Buckets of a plan with a lane of their own.
 _MOST_LANES = 24
-_PITCH_PX = (24.0, 12.0)
+_PITCH_PX = (20.0, 12.0)
 _WANTED_HEIGHT_PX = 300.0
-_GAP_PX = 12.0
+_GAP_PX = 8.0
 _FILL = 0.72
-_REASONS = {
+#: A plan's reason as its margin has it.
+REASONS = {
     "construction": "as constructed",
     "rebuild": "rebuilt",
     "attached": "as found",
@@ -46,9 +47,12 @@ class PlanRows:
     longest_mib: float
 
 
-def plan_rows(source: Source) -> PlanRows | None:
-    """Rows of the module that is trained, from its first rank's notes; None without a plan."""
-    found = _plans(source)
+def plan_rows(source: Source, *, brief: bool = False) -> PlanRows | None:
+    """Rows of the module that is trained, from its first rank's notes; None without a plan.
+
+    ``brief``: with short texts, for a narrow figure; hovers tell the rest.
+    """
+    found = plans_of(source)
     if found is None:
         return None
     pitch = _pitch(found)
@@ -70,14 +74,16 @@ def plan_rows(source: Source) -> PlanRows | None:
         y += _GAP_PX
         shown = plan.buckets[:_MOST_LANES]
         for number, bucket in enumerate(shown):
-            name = f"plan {plan.version} {_REASONS.get(plan.reason, plan.reason)}   bucket {number}"
-            name = name if number == 0 else f"bucket {number}"
+            name = f"bucket {number}"
+            if number == 0:
+                why = "" if brief else f" {REASONS.get(plan.reason, plan.reason)}"
+                name = f"plan {plan.version}{why}   {name}"
             lane = _Lane(name, y + pitch / 2, pitch * _FILL / 2)
             lanes.append((lane.middle, lane.label))
             bars += _bars(number, bucket, lane)
             marks += _limit(number, bucket, lane)
             blocks += _blocks(found, list(bucket.parameters), lane, order, plan)
-            labels.append(_label(bucket.bytes, lane, _short(bucket)))
+            labels.append(_label(bucket.bytes, lane, _short(bucket, brief)))
             y += pitch
         if len(plan.buckets) > len(shown):
             more = count(len(plan.buckets) - len(shown), "more bucket")
@@ -105,7 +111,7 @@ class _Lane:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plans:
+class Plans:
     """A module's first and newest plan (one where there is one), and its parameters."""
 
     module: str
@@ -120,8 +126,8 @@ class _Plans:
         return Tensor(f"parameter {index}", (), "unknown", 0)
 
 
-def _plans(source: Source) -> _Plans | None:
-    """The module with the most bytes among those of the source; None without a plan."""
+def plans_of(source: Source) -> Plans | None:
+    """What the rows are made from: plans of the module with the most bytes; None without a plan."""
     rank = min(source.ranks, default=0)
     modules = {note.id: note for note in source.notes(Module, rank=rank)}
     by_module: dict[int, dict[int, Plan]] = {}
@@ -137,7 +143,7 @@ def _plans(source: Source) -> _Plans | None:
     found = by_module[chosen]
     versions = sorted({min(found), max(found)})
     note = modules.get(chosen)
-    return _Plans(
+    return Plans(
         note.name if note else "a DDP module",
         note.parameters if note else (),
         tuple(found[version] for version in versions),
@@ -145,14 +151,14 @@ def _plans(source: Source) -> _Plans | None:
     )
 
 
-def _pitch(found: _Plans) -> float:
+def _pitch(found: Plans) -> float:
     lanes = 1 + sum(min(len(plan.buckets), _MOST_LANES + 1) for plan in found.plans)
     room = _WANTED_HEIGHT_PX - _GAP_PX * (1 + len(found.plans))
     largest, smallest = _PITCH_PX
     return min(largest, max(smallest, room / lanes))
 
 
-def _launch_order(found: _Plans) -> dict[int, int]:
+def _launch_order(found: Plans) -> dict[int, int]:
     """Bucket of each parameter in the newest plan."""
     return {
         index: number
@@ -194,7 +200,7 @@ def _limit(number: int, bucket: Bucket, lane: _Lane) -> list[dict[str, Any]]:
 
 
 def _blocks(
-    found: _Plans, indices: list[int], lane: _Lane, order: dict[int, int], plan: Plan | None
+    found: Plans, indices: list[int], lane: _Lane, order: dict[int, int], plan: Plan | None
 ) -> list[dict[str, Any]]:
     """Parameters one after the other: coloured by the bucket that the newest plan puts them in."""
     # Beside bars of a bucket they are a thin line in the lower half.
@@ -263,8 +269,8 @@ def _parameters(indices: Any) -> str:
     return count(len(indices), "parameter")
 
 
-def _short(bucket: Bucket) -> str:
-    limit = "" if bucket.limit_bytes is None else f" (limit {size(bucket.limit_bytes)})"
+def _short(bucket: Bucket, brief: bool) -> str:
+    limit = "" if bucket.limit_bytes is None or brief else f" (limit {size(bucket.limit_bytes)})"
     return f"{size(bucket.bytes)}{limit}, {_parameters(bucket.parameters)}"
 
 
@@ -279,7 +285,7 @@ def _told(bucket: Bucket) -> str:
     return f"{told}, {share:.0%} of its limit of {size(bucket.limit_bytes)}"
 
 
-def _title(found: _Plans) -> str:
+def _title(found: Plans) -> str:
     newest = found.plans[-1]
     sizes = np.array([bucket.bytes for bucket in newest.buckets])
     of = found.module + (f" (and {found.others} more)" if found.others else "")
@@ -288,12 +294,9 @@ def _title(found: _Plans) -> str:
     told = f"{of}: plan {newest.version} has {count(len(sizes), 'bucket')}"
     if len(sizes) == 1:
         return f"{told} of {size(sizes[0])}, which is sent when the last gradient is ready"
-    over = [
-        bucket.bytes - bucket.limit_bytes
+    over = sum(
+        bucket.limit_bytes is not None and bucket.bytes > bucket.limit_bytes
         for bucket in newest.buckets
-        if bucket.limit_bytes is not None and bucket.bytes > bucket.limit_bytes
-    ]
-    told = f"{told}, the largest {size(sizes.max())}"
-    if over:
-        told += f", {len(over)} over the limit by up to {size(max(over))}"
-    return told
+    )
+    told = f"{told} up to {size(sizes.max())}"
+    return f"{told}, {over} over the limit" if over else told

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pandas as pd
 
 from ddpviz.analysis.tables import SHARED_ID
 from ddpviz.events import Kind
+from ddpviz.views.columns import Columns, Row, columns
 from ddpviz.views.compute import compute_rows, exposed_rows, intervals
 from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
 from ddpviz.views.source import StepSource
-from ddpviz.views.stretches import Row, bucket_rows, interval, merged, relative_ms
+from ddpviz.views.stretches import bucket_rows, interval, merged, relative_ms
 from ddpviz.views.text import count, duration, size
 
 #: A browser draws and hovers this many glyphs without a pause; more are merged.
@@ -26,27 +26,35 @@ _INSIDE_SHARE = 0.4
 _LABEL_SHARE = 0.2
 _LEAST_SHARE = 0.01
 
-_SPAN_COLUMNS = ["kind", "rank", "left", "right", "top", "bottom", "derived"]
-_HOVER_COLUMNS = ["head", "time", "detail"]
+_HOVER = ("head", "time", "detail")
+#: Columns of the tables of :class:`Rows`.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "spans": ("kind", "rank", "left", "right", "top", "bottom", "derived", *_HOVER),
+    "ticks": ("rank", "x", "top", "bottom", *_HOVER),
+    "marks": ("rank", "x", "top", *_HOVER),
+    "exposed": ("rank", "left", "right", "top", "bottom", *_HOVER),
+    "labels": ("x", "y", "text", "align", "baseline"),
+}
+#: Those that are text; the others are float64.
+_TEXTS = frozenset({"kind", *_HOVER, "text", "align", "baseline"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A step ready to be drawn. Times in float64 ms since the step's begin on the first rank.
+    """A step ready to be drawn: tables as columns, see :data:`COLUMNS`.
 
-    ``spans``: kind, rank, left, right, top, bottom, derived; ``ticks``: rank, x, top, bottom;
-    ``marks``: rank, x, y; ``exposed``: rank, left, right, top, bottom; all with head, time, detail
-    for the hover; ``labels``: x, y, text, align, baseline of exposed communication.
+    Times in float64 ms since the step's begin on the first rank; ``derived``: 1 where it holds.
+    ``head``, ``time``, ``detail``: for the hover; ``labels``: of exposed communication.
     ``note``: what was left out or merged, and what the times are not, "" if nothing.
     """
 
     step: int
     title: str
-    spans: pd.DataFrame
-    ticks: pd.DataFrame
-    marks: pd.DataFrame
-    exposed: pd.DataFrame
-    labels: pd.DataFrame
+    spans: Columns
+    ticks: Columns
+    marks: Columns
+    exposed: Columns
+    labels: Columns
     lanes: tuple[Lane, ...]
     height_px: float
     begin_ms: float
@@ -56,8 +64,17 @@ class Rows:
     @property
     def glyphs(self) -> int:
         """How many shapes the browser gets."""
-        tables = (self.spans, self.ticks, self.marks, self.exposed, self.labels)
-        return sum(len(table) for table in tables)
+        return sum(len(next(iter(table.values()))) for table in self.tables.values())
+
+    @property
+    def tables(self) -> dict[str, Columns]:
+        """The tables by name."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+
+def tables(**rows: list[Row]) -> dict[str, Columns]:
+    """The tables of :class:`Rows` from rows; those not given are empty."""
+    return {name: columns(of, rows.get(name, ()), _TEXTS) for name, of in COLUMNS.items()}
 
 
 def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
@@ -101,13 +118,7 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
     return Rows(
         step=source.step,
         title=source.finding,
-        spans=pd.DataFrame(spans, columns=_SPAN_COLUMNS + _HOVER_COLUMNS),
-        ticks=pd.DataFrame(ticks, columns=["rank", "x", "top", "bottom", *_HOVER_COLUMNS]),
-        marks=pd.DataFrame(marks, columns=["rank", "x", "top", *_HOVER_COLUMNS]),
-        exposed=pd.DataFrame(
-            exposed, columns=["rank", "left", "right", "top", "bottom", *_HOVER_COLUMNS]
-        ),
-        labels=pd.DataFrame(labels, columns=["x", "y", "text", "align", "baseline"]),
+        **tables(spans=spans, ticks=ticks, marks=marks, exposed=exposed, labels=labels),
         lanes=tuple(lanes.all),
         height_px=lanes.height_px,
         begin_ms=float(min(source.records["begin_ns"].min() - source.zero_ns, 0)) / 1e6,
@@ -120,11 +131,8 @@ def _end_ms(source: StepSource) -> float:
     """The latest end of anything in the step; what has no end counts with its begin."""
     records = source.records
     last = int(max(records["end_ns"].max(), records["begin_ns"].max()))
-    end = (last - source.zero_ns) / 1e6
-    if not source.buckets.empty:
-        done = relative_ms(source.buckets["done_ns"], source.zero_ns)
-        end = float(np.nanmax(np.append(done, end)))
-    return max(end, 1e-3)
+    done_ns = int(source.buckets["done_ns"].max(initial=0))
+    return max((max(last, done_ns) - source.zero_ns) / 1e6, 1e-3)
 
 
 def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> list[Row]:
@@ -175,31 +183,31 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
     """Collectives without a picture of their own, and bucket rebuilds, at the time they began."""
     rows: list[Row] = []
     table = source.collectives
-    if not table.empty:
-        table = table[~table["cause"].isin(DRAWN_CAUSES)].reset_index(drop=True)
-        launched = relative_ms(table["launched_ns"], source.zero_ns)
-        for row, at in zip(table.to_dict("records"), launched, strict=True):
-            lane = lanes.other.get(int(row["rank"]))
-            if lane is None:
-                continue
-            took = "never completed" if pd.isna(row["done_ns"]) else duration(row["duration_ms"])
-            if row["derived"] == "done_ns":
-                took = "enqueued on CUDA: when it ended is not known"
-            elif row["derived"]:
-                took = f"at most {took}"
-            group = "one of several groups that share an id"
-            if row["group"] < SHARED_ID:
-                group = "its group"
-            rows.append(
-                _mark(
-                    int(row["rank"]),
-                    lane,
-                    float(at),
-                    f"{row['op']} ({str(row['cause']).replace('_', ' ')})",
-                    f"{took}, launched at {at:.2f} ms",
-                    f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of {group}",
-                )
+    table = table[[cause not in DRAWN_CAUSES for cause in table["cause"]]]
+    launched = relative_ms(table["launched_ns"], source.zero_ns).tolist()
+    for row, at in zip(table, launched, strict=True):
+        rank = int(row["rank"])
+        lane = lanes.other.get(rank)
+        if lane is None:
+            continue
+        took = duration(row["duration_ms"]) if row["done_ns"] > 0 else "never completed"
+        if row["derived"] == "done_ns":
+            took = "enqueued on CUDA: when it ended is not known"
+        elif row["derived"]:
+            took = f"at most {took}"
+        group = "one of several groups that share an id"
+        if row["group"] < SHARED_ID:
+            group = "its group"
+        rows.append(
+            _mark(
+                rank,
+                lane,
+                at,
+                f"{row['op']} ({row['cause'].replace('_', ' ')})",
+                f"{took}, launched at {at:.2f} ms",
+                f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of {group}",
             )
+        )
     for record in source.records[source.records["kind"] == Kind.REBUILD]:
         lane = lanes.other.get(int(record["rank"]))
         if lane is not None:

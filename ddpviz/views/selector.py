@@ -34,7 +34,7 @@ MOST_GLYPHS_OF_ALL_STEPS = 25_000
 MOST_STEPS = 200
 
 #: Widgets take the colours of the page or of JupyterLab.
-_WIDGET_STYLE = """
+WIDGET_STYLE = """
 .bk-input, .bk-btn {
   background-color: var(--ddpviz-background, var(--jp-layout-color1, #fff)) !important;
   color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328)) !important;
@@ -178,7 +178,7 @@ def _assemble(
         else ""
     )
     packed = {str(rows.step): _packed(rows, sample) for rows in all_rows}
-    style = [InlineStyleSheet(css=_WIDGET_STYLE)]
+    style = [InlineStyleSheet(css=WIDGET_STYLE)]
     select = Select(
         value=str(first_shown),
         options=options,

@@ -7,13 +7,13 @@ import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from ddpviz.analysis import collectives, finding
+from ddpviz.analysis import finding
+from ddpviz.analysis.collectives import collective_rows
 from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.constructions import Construction
 from ddpviz.analysis.evidence import Evidence, gather
-from ddpviz.analysis.tables import StepIndex, no_step
+from ddpviz.analysis.tables import StepIndex, happened, no_step
 from ddpviz.events import RECORD, Kind, Module, Plan, Process
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ def is_construction(step: int) -> bool:
 class StepSource:
     """One step of all ranks, or one construction of a DDP module.
 
-    ``records``: numpy array of RECORD; ``buckets`` and ``collectives``: the rows of
-    :func:`ddpviz.analysis.buckets` and :func:`ddpviz.analysis.collectives` of this step;
+    ``records``: numpy array of RECORD; ``buckets`` and ``collectives``: of
+    :func:`ddpviz.analysis.buckets.bucket_rows` and
+    :func:`ddpviz.analysis.collectives.collective_rows`, where unknown times are 0;
     ``exposed``: exposed communication where it is known, of
     :func:`ddpviz.analysis.exposed.exposed`; ``plans`` by (rank, module, version); ``modules`` by
     (rank, module); ``finding``: the step in one sentence; ``hosts``: names of the hosts of all
@@ -39,8 +40,8 @@ class StepSource:
 
     step: int
     records: np.ndarray
-    buckets: pd.DataFrame
-    collectives: pd.DataFrame
+    buckets: np.ndarray
+    collectives: np.ndarray
     exposed: np.ndarray
     plans: dict[tuple[int, int, int], Plan]
     modules: dict[tuple[int, int], Module]
@@ -71,21 +72,20 @@ class Run:
     """All that the steps of a recording are drawn from, read once."""
 
     records: np.ndarray
-    collectives: pd.DataFrame
     evidence: Evidence
     plans: dict[tuple[int, int, int], Plan]
     modules: dict[tuple[int, int], Module]
     hosts: frozenset[str]
 
     @functools.cached_property
-    def _rows(self) -> tuple[StepIndex, StepIndex]:
-        return StepIndex(self.records), StepIndex(self.collectives)
+    def _rows(self) -> StepIndex:
+        return StepIndex(self.records)
 
     @functools.cached_property
     def steps(self) -> list[int]:
         """The constructions in the order of time (-1, -2, …), then the steps with records."""
         built = [one.step for one in self.evidence.constructions]
-        return built + [step for step in self._rows[0].steps if step >= 0]
+        return built + [step for step in self._rows.steps if step >= 0]
 
     def construction(self, step: int) -> Construction | None:
         """The construction of this number; None for a step."""
@@ -96,19 +96,16 @@ class Run:
         if step not in self.steps:
             trained = [known for known in self.steps if not is_construction(known)]
             raise ValueError(no_step(step, trained, len(self.steps) - len(trained)))
-        in_records, in_collectives = (index.rows(max(step, -1)) for index in self._rows)
-        records, called = self.records[in_records], self.collectives.iloc[in_collectives]
+        records = self.records[self._rows.rows(max(step, -1))]
         built = self.construction(step)
         if built is not None:
             records = records[built.holds(records)]
-            begun = called[["rank", "launched_ns"]].rename(columns={"launched_ns": "begin_ns"})
-            called = called[built.holds(begun.to_records(index=False))]
         here = self.evidence.of(step)
         return StepSource(
             step=step,
             records=records,
             buckets=here.buckets,
-            collectives=called,
+            collectives=collective_rows(self.evidence.source, here.calls),
             exposed=here.exposed,
             plans=self.plans,
             modules=self.modules,
@@ -121,7 +118,6 @@ def read_run(recording: Recording) -> Run:
     """Reads a recording for its figures."""
     return Run(
         _drawn(recording.records()),
-        collectives(recording),
         gather(recording),
         {
             (rank, plan.module, plan.version): plan
@@ -141,5 +137,4 @@ def _drawn(records: np.ndarray) -> np.ndarray:
     """Records but for those that the recorder writes about itself."""
     if records.dtype != RECORD:
         raise ValueError(f"found records of type {records.dtype}, expected ddpviz.events.RECORD")
-    found: np.ndarray = records[(records["kind"] < Kind.GAP) | (records["kind"] > Kind.FAILED)]
-    return found
+    return happened(records)

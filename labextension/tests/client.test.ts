@@ -39,12 +39,13 @@ describe('a session in the browser', () => {
         step: 'newest',
         hidden: false,
         width_px: 800,
+        widths: { timeline: 400 },
         rate: 10
       }
     ]);
   });
 
-  it('draws frames in their order, and none twice', () => {
+  it('draws frames in their order, and none twice', async () => {
     const { transport, drawn } = connect();
     for (const [sequence, step] of [
       [1, 10],
@@ -54,19 +55,67 @@ describe('a session in the browser', () => {
       [4, 13]
     ] as const) {
       transport.send(frame(sequence, {}, packed(step)));
+      await settled();
     }
     expect(drawn.map(update => update.step)).toEqual([10, 12, 13]);
+  });
+
+  it('draws of frames that came together the newest of each view, once', async () => {
+    const { transport, drawn } = connect();
+    const plans: number[] = [];
+    client?.watch({
+      view: 'plan',
+      width_px: 400,
+      draw: update => plans.push(update.step)
+    });
+    const plan = { plan: { structure: 1, step: 20, title: '' } };
+    transport.send(frame(1, { step: 1 }, { ...packed(10), ...plan }));
+    transport.send(frame(2, { step: 2 }, packed(11)));
+    transport.send(frame(3, { step: 3 }));
+    await settled();
+    expect(drawn.map(update => update.step)).toEqual([11]);
+    expect(plans).toEqual([20]);
+    expect(client?.state?.step).toBe(3);
+    await new Promise(resolve => setTimeout(resolve, 100));
+    expect(transport.of('ack')).toEqual([{ sequence: 3 }]);
+  });
+
+  it('draws nothing of a connection that is gone', async () => {
+    const { transport, drawn } = connect();
+    transport.send(frame(41, {}, packed(10)));
+    transport.become('disconnected');
+    transport.become('connected');
+    transport.send(frame(1, {}, packed(11)));
+    await settled();
+    expect(drawn.map(update => update.step)).toEqual([11]);
+  });
+
+  it('marks the frame that it shows, and keeps that mark alone', async () => {
+    const { transport } = connect();
+    for (const [sequence, step] of [
+      [1, 10],
+      [2, 11]
+    ] as const) {
+      transport.send(frame(sequence, {}, packed(step)));
+      await settled();
+    }
+    const marks = performance.getEntriesByName('ddpviz:frame');
+    expect(
+      marks.map(mark => (mark as PerformanceMark).detail as unknown)
+    ).toEqual([{ sequence: 2, steps: { timeline: 11 } }]);
   });
 
   it('begins again with the numbers after a reconnect, and asks again', async () => {
     const { transport, drawn } = connect();
     await settled();
     transport.send(frame(41, {}, packed(10)));
+    await settled();
     const before = client?.epoch ?? 0;
     transport.become('disconnected');
     transport.become('connected');
     await settled();
     transport.send(frame(1, {}, packed(11)));
+    await settled();
     expect(drawn.map(update => update.step)).toEqual([10, 11]);
     // Figures of the kernel that was may have other models.
     expect(client?.epoch).toBe(before + 1);
@@ -81,9 +130,10 @@ describe('a session in the browser', () => {
     expect(transport.of('ack')).toEqual([{ sequence: 5 }]);
   });
 
-  it('takes no frame of another session of the same widget', () => {
+  it('takes no frame of another session of the same widget', async () => {
     const { transport, drawn } = connect();
     transport.send(frame(1, { session: 's2-1' }, packed(3)));
+    await settled();
     expect(drawn).toEqual([]);
     expect(client?.state).toBeNull();
   });
@@ -91,6 +141,7 @@ describe('a session in the browser', () => {
   it('follows the newest step until it is told to stay at one', async () => {
     const { transport } = connect();
     transport.send(frame(1, { follow_steps: [0, 7] }, packed(7)));
+    await settled();
     expect(client?.shownStep).toBe(7);
     client?.lookAt(99);
     expect(client?.step).toBe(7);

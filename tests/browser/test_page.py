@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import pytest
 
 from ddpviz import analysis
 from ddpviz.export.page import write_page
+from ddpviz.recording import Recording
 from ddpviz.views.text import EXPOSED, HIDDEN, NOT_COUNTED, ONE_BUCKET, PERIOD, STEP
-from tests.chromium import chromium, needs_chromium
+from tests.chromium import needs_chromium
 from tests.views.samples import sample_recording
 
 pytestmark = [pytest.mark.browser, needs_chromium]
@@ -21,9 +21,15 @@ HOSTILE = "<img src=x onerror=window.hacked=1></script>$$x_{index}$$"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
+def recording() -> Recording:
+    """Of three steps."""
+    return sample_recording()
+
+
+@pytest.fixture(scope="module")
+def path(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its page."""
+    return write_page(recording, tmp_path_factory.mktemp("page") / "page.html")
 
 
 class Visit:
@@ -119,10 +125,9 @@ _MIDDLE = f"""(name) => {{ {_PLOT}
 
 
 def test_page_draws_every_rectangle_offline_and_without_errors(
-    browser: Any, tmp_path: Path
+    browser: Any, recording: Recording, path: Path
 ) -> None:
-    recording = sample_recording()
-    visit = Visit(browser, write_page(recording, tmp_path / "page.html"))
+    visit = Visit(browser, path)
     assert visit.title() == analysis.finding(recording, 2)
     table = analysis.buckets(recording, 2)
     drawn = visit.spans()
@@ -136,10 +141,9 @@ def test_page_draws_every_rectangle_offline_and_without_errors(
 
 
 def test_legend_has_an_entry_for_all_that_is_drawn_and_for_nothing_else(
-    browser: Any, tmp_path: Path
+    browser: Any, path: Path
 ) -> None:
-    recording = sample_recording()
-    visit = Visit(browser, write_page(recording, tmp_path / "page.html"))
+    visit = Visit(browser, path)
     always = ["forward", "buffer broadcast", "backward", "bucket filling", "gradient ready"]
     stretches = ["full, not yet launched", "waits for a rank", "transfer", "optimizer"]
     exposed, derived = "exposed communication", "hatched: derived"
@@ -167,18 +171,19 @@ def test_no_part_of_the_page_scrolls_by_itself(browser: Any, tmp_path: Path) -> 
 
 
 def test_page_says_what_a_step_is_and_why_the_first_plan_has_one_bucket(
-    browser: Any, tmp_path: Path
+    browser: Any, path: Path
 ) -> None:
-    visit = Visit(browser, write_page(sample_recording(), tmp_path / "page.html"))
+    visit = Visit(browser, path)
     text = visit.page.locator("main").inner_text()
     for told in (STEP, PERIOD, EXPOSED, HIDDEN, ONE_BUCKET):
         assert told in text
     assert NOT_COUNTED[1:] in text
 
 
-def test_selector_changes_title_and_rectangles(browser: Any, tmp_path: Path) -> None:
-    recording = sample_recording(steps=3)
-    visit = Visit(browser, write_page(recording, tmp_path / "page.html"))
+def test_selector_changes_title_and_rectangles(
+    browser: Any, recording: Recording, path: Path
+) -> None:
+    visit = Visit(browser, path)
     assert visit.spans()["transfer"] == 6
     visit.page.locator("select").select_option(index=0)
     visit.page.wait_for_function("Bokeh.documents[0].is_idle")
@@ -206,8 +211,7 @@ def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
     assert visit.errors == []
 
 
-def test_page_follows_the_readers_colour_scheme(browser: Any, tmp_path: Path) -> None:
-    path = write_page(sample_recording(), tmp_path / "page.html")
+def test_page_follows_the_readers_colour_scheme(browser: Any, path: Path) -> None:
     for scheme, text, background in (
         ("light", "#1f2328", "rgb(255, 255, 255)"),
         ("dark", "#e6e6e6", "rgb(27, 30, 35)"),
@@ -231,9 +235,8 @@ def test_a_fixed_theme_does_not_follow(browser: Any, tmp_path: Path) -> None:
     assert visit.errors == []
 
 
-def test_page_has_state_steps_and_both_plans(browser: Any, tmp_path: Path) -> None:
-    recording = sample_recording(steps=3)
-    visit = Visit(browser, write_page(recording, tmp_path / "page.html"))
+def test_page_has_state_steps_and_both_plans(browser: Any, path: Path) -> None:
+    visit = Visit(browser, path)
     assert visit.page.title() == "ddpviz: ConvNet, 2 ranks"
     state = visit.page.locator("header").inner_text()
     assert state == "ConvNet · 2 ranks · gloo · cpu · torch 2.13.0 · 3 steps"

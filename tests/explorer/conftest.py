@@ -1,4 +1,4 @@
-"""A kernel of its own for the tests that talk to one."""
+"""Kernels: one that all tests here may use and leave as it was, or one of a test's own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
-
-from tests.explorer.front import Front
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,13 +36,8 @@ def connected(manager: KernelManager) -> Iterator[BlockingKernelClient]:
         client.stop_channels()
 
 
-@pytest.fixture
-def kernel() -> Iterator[KernelManager]:
+@pytest.fixture(scope="package")
+def shared() -> Iterator[KernelManager]:
+    """A kernel in which, between tests, nothing is announced."""
     with running_kernel() as manager:
         yield manager
-
-
-@pytest.fixture
-def front(kernel: KernelManager) -> Iterator[Front]:
-    with connected(kernel) as client:
-        yield Front(client)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.blocking import BlockingKernelClient
 
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 
 class Front:
@@ -25,6 +28,7 @@ class Front:
         self.subshell: str | None = None
         self._frames_comm, self._control_comm = uuid.uuid4().hex, uuid.uuid4().hex
         self._replies: dict[int, tuple[dict[str, Any], list[memoryview]]] = {}
+        self._begun: set[str] = set()
         self._idle: set[str] = set()
         self._requests = 0
 
@@ -51,6 +55,8 @@ class Front:
         kind, content = message["msg_type"], message["content"]
         if kind == "status" and content["execution_state"] == "idle":
             self._idle.add(message["parent_header"].get("msg_id", ""))
+        elif kind == "execute_input":
+            self._begun.add(message["parent_header"].get("msg_id", ""))
         elif kind == "comm_close":
             self.closed.append(content["comm_id"])
         elif kind == "comm_msg" and content["comm_id"] == self._control_comm:
@@ -120,6 +126,11 @@ class Front:
         self.subshell = subshell
         return id
 
+    def begun(self, id: str) -> bool:
+        """Whether that cell has begun to run."""
+        self.read()
+        return id in self._begun
+
     def busy(self, id: str) -> bool:
         """Whether that cell still runs."""
         self.read()
@@ -130,6 +141,17 @@ class Front:
         until(lambda: not self.busy(id), seconds)
         errors = [one for one in self.outputs if one["kind"] == "error"]
         assert not errors, "\n".join(errors[0]["traceback"])
+
+    @contextlib.contextmanager
+    def occupied(self, end: Path) -> Iterator[None]:
+        """A cell runs all the while, and then ends. ``end``: the file that has it end."""
+        code = f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
+        cell = self.run(code)
+        until(lambda: self.begun(cell))
+        yield
+        assert self.busy(cell)
+        end.touch()
+        self.done(cell)
 
     def execute(self, code: str, seconds: float = 60.0) -> str:
         """Run a cell and wait for it; what it printed."""

@@ -7,7 +7,7 @@ import threading
 from ddpviz.engines.ranks import Problem
 from ddpviz.explorer import cells
 from ddpviz.explorer.cells import Transcript, errors_text
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 
 def test_each_line_has_its_rank_and_keeps_its_order() -> None:

@@ -12,11 +12,11 @@ from jupyter_client.manager import KernelManager
 
 from tests.explorer.conftest import connected, running_kernel
 from tests.explorer.front import Front
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 #: A recording that grows by 20 steps a second.
 GROWING = """
-import threading, time
+import threading
 from ddpviz.explorer import announce
 from tests.explorer.material import Stream
 stream = Stream()
@@ -35,19 +35,14 @@ stream = subject = other = second = None
 gc.collect()
 print(len(registry.subjects()))
 """
-#: A cell that runs until a file is there.
-BUSY = """
-import os, time
-while not os.path.exists({path!r}): time.sleep(0.01)
+#: A cell that lets other threads in only where Python does so by itself, until it is interrupted.
+COMPUTING = """
+try:
+    while True: sum(range(99))
+except KeyboardInterrupt:
+    pass
 """
 HAS_SUBSHELLS = int(ipykernel.__version__.split(".")[0]) >= 7
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[KernelManager]:
-    """One kernel for the tests that leave it as it was."""
-    with running_kernel() as manager:
-        yield manager
 
 
 @pytest.fixture
@@ -73,13 +68,15 @@ def test_targets_are_there_once_something_is_announced(growing: Front) -> None:
     assert growing.closed == []
 
 
-def test_targets_are_there_after_load_ext(front: Front) -> None:
-    front.open()
-    until(lambda: front.read() or front.closed)  # nobody knows them yet: closed at once
-    front.execute("%load_ext ddpviz")
-    again = Front(front.client)
-    again.open()
-    assert again.request("sessions") == []
+def test_targets_are_there_after_load_ext() -> None:
+    with running_kernel() as manager, connected(manager) as client:
+        front = Front(client)
+        front.open()
+        until(lambda: front.read() or front.closed)  # nobody knows them yet: closed at once
+        front.execute("%load_ext ddpviz")
+        again = Front(client)
+        again.open()
+        assert again.request("sessions") == []
 
 
 def test_another_version_is_turned_away(growing: Front) -> None:
@@ -91,10 +88,9 @@ def test_another_version_is_turned_away(growing: Front) -> None:
 def test_frames_flow_while_a_cell_runs(growing: Front, tmp_path: Path) -> None:
     growing.watch(session_of(growing), "timeline", "steps", "plan")
     growing.until_step(3)
-    cell = growing.run(BUSY.format(path=str(tmp_path / "end")))
-    begun = len(growing.frames)
-    until(lambda: growing.follow(0.1) or len(growing.frames) >= begun + 5)
-    assert growing.busy(cell)
+    with growing.occupied(tmp_path / "end"):
+        begun = len(growing.frames)
+        until(lambda: growing.follow(0.1) or len(growing.frames) >= begun + 5)
     timelines = [
         one["views"]["timeline"] for _, one, _ in growing.frames if "timeline" in one["views"]
     ]
@@ -102,19 +98,17 @@ def test_frames_flow_while_a_cell_runs(growing: Front, tmp_path: Path) -> None:
     assert steps == sorted(set(steps)) and steps[-1] > steps[0]
     for _, _, buffers in growing.frames:
         assert len(buffers) == 1
-    (tmp_path / "end").touch()
-    growing.done(cell)
 
 
-def test_frames_flow_while_a_cell_computes(growing: Front) -> None:
+def test_frames_flow_while_a_cell_computes(shared: KernelManager, growing: Front) -> None:
     growing.watch(session_of(growing), "timeline")
     growing.until_step(3)
-    cell = growing.run(
-        "import time; end = time.time() + 6\nwhile time.time() < end: sum(range(99))"
-    )
+    cell = growing.run(COMPUTING)
+    until(lambda: growing.begun(cell))
     begun = len(growing.frames)
     until(lambda: growing.follow(0.1) or len(growing.frames) >= begun + 2)
     assert growing.busy(cell)
+    shared.interrupt_kernel()
     growing.done(cell)
 
 
@@ -123,14 +117,11 @@ def test_requests_are_answered_while_a_cell_runs(growing: Front, tmp_path: Path)
     session = session_of(growing)
     growing.watch(session, "timeline")
     growing.until_step(3)  # frames have been published from the broadcaster's thread
-    cell = growing.run(BUSY.format(path=str(tmp_path / "end")))
-    for _ in range(5):
-        growing.request("sessions")
-        growing.request("figure", session=session, view="timeline")
-        growing.follow(0.2)
-    assert growing.busy(cell)
-    (tmp_path / "end").touch()
-    growing.done(cell)
+    with growing.occupied(tmp_path / "end"):
+        for _ in range(5):
+            growing.request("sessions")
+            growing.request("figure", session=session, view="timeline")
+            growing.follow(0.2)
 
 
 def test_a_second_front_end_is_served_alike(shared: KernelManager, growing: Front) -> None:

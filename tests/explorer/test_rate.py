@@ -10,7 +10,7 @@ from ddpviz.explorer.broadcaster import BROADCASTER
 from ddpviz.views.live_views import VIEWS
 from tests.explorer.material import Stream
 from tests.explorer.test_broadcaster import Browser
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 
 def append_seconds(stream: Stream, steps: int) -> tuple[float, int]:

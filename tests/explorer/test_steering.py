@@ -12,7 +12,7 @@ import pytest
 
 from tests.explorer.conftest import connected, running_kernel
 from tests.explorer.front import Front
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 SESSION = """
 import ddpviz
@@ -162,15 +162,11 @@ def test_a_late_answer_leaves_the_way_open_during_a_cell(
     front: Front, session: str, tmp_path: Path
 ) -> None:
     run = front.ask("run", session=session, steps=100_000)  # answered after two seconds
-    front.read(0.3)
-    end = tmp_path / "end"
-    cell = front.run(f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)")
-    assert front.answer(run)["outcome"] == "training 100000 steps"
-    front.request("sessions")
-    front.request("stop", session=session)
-    assert front.busy(cell)
-    end.touch()
-    front.done(cell)
+    until_state(front, status="training")
+    with front.occupied(tmp_path / "end"):
+        assert front.answer(run)["outcome"] == "training 100000 steps"
+        front.request("sessions")
+        front.request("stop", session=session)
 
 
 def test_a_straggler_is_named_while_the_others_wait(front: Front, session: str) -> None:
@@ -223,14 +219,17 @@ def transcript(front: Front) -> str:
     return str(shown[-1]["data"]["text/plain"]) if shown else ""
 
 
-def test_a_cell_on_the_ranks_prints_as_it_runs(front: Front, session: str) -> None:
+def test_a_cell_on_the_ranks_prints_as_it_runs(front: Front, session: str, tmp_path: Path) -> None:
     front.execute("%load_ext ddpviz")
     front.execute(
-        CELL.format(line="") + "import time\n"
-        "print('first of', world_size, 'is', rank)\ntime.sleep(1)\nprint('second')"
+        CELL.format(line="") + "import os, time\n"
+        "print('first of', world_size, 'is', rank)\n"
+        f"while not os.path.exists({str(tmp_path / 'end')!r}): time.sleep(0.01)\n"
+        "print('second')"
     )
     until(lambda: front.read() or "first of 2 is 1" in transcript(front))
     assert "second" not in transcript(front)  # it is live, and the cell has returned
+    (tmp_path / "end").touch()
     until(lambda: front.read() or transcript(front).count("second") == 2)
     assert "[0] first of 2 is 0" in transcript(front)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,17 +10,18 @@ from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from ddpviz.explorer import widget
 from ddpviz.explorer.broadcaster import BROADCASTER
 from ddpviz.explorer.widget import Explorer
 from ddpviz.recording import Recording
-from tests.explorer.conftest import ROOT
+from tests.explorer.conftest import ROOT, connected
 from tests.explorer.front import Front
 from tests.explorer.material import Stream
-from tests.explorer.waiting import until
 from tests.views.samples import sample_recording
+from tests.waiting import until
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 HOSTILE = "<script>alert(1)</script>$$x$$"
@@ -97,7 +97,7 @@ def test_nbclient_leaves_a_still_in_the_notebook() -> None:
         "explorer = Explorer(sample_recording())",
         "explorer",
     )
-    (output,) = made.cells[1].outputs
+    (output,) = [one for one in made.cells[1].outputs if WIDGET in one["data"]]
     assert "rank 1 waited 20 ms" in svg_of(output["data"]["text/html"])
     assert WIDGET in output["data"]
 
@@ -111,7 +111,7 @@ def test_nbclient_shows_the_explorer_of_a_session() -> None:
         "session.close()",
     )
     for cell in made.cells[1:3]:
-        (output,) = [one for one in cell.outputs if "data" in one]
+        (output,) = [one for one in cell.outputs if WIDGET in one.get("data", {})]
         assert WIDGET in output["data"]
         assert "rank 1  compute" in svg_of(output["data"]["text/html"])
 
@@ -130,6 +130,14 @@ from tests.explorer.material import Stream
 stream = Stream()
 explorer = Explorer(stream.recording)
 print(explorer.comm.comm_id, explorer.session)
+"""
+FORGET = """
+import gc
+from ddpviz.explorer import registry
+if explorer is not None: explorer.close()
+stream = explorer = None
+gc.collect()
+print(len(registry.subjects()))
 """
 
 
@@ -170,28 +178,23 @@ class Page:
         until(lambda: self.front.read() or len(self.frames) >= wanted)
 
 
-@contextlib.contextmanager
-def busy(front: Front, end: Path) -> Iterator[None]:
-    """A cell runs all the while."""
-    cell = front.run(f"import os, time\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)")
-    front.read(0.3)
-    yield
-    assert front.busy(cell)
-    end.touch()
-    front.done(cell)
+@pytest.fixture
+def page(shared: KernelManager) -> Iterator[Page]:
+    with connected(shared) as client:
+        front = Front(client)
+        yield Page(front)
+        until(lambda: front.execute(FORGET) == "0\n")
 
 
-def test_the_widget_is_opened_while_a_cell_runs(front: Front, tmp_path: Path) -> None:
-    page = Page(front)
-    with busy(front, tmp_path / "end"):
+def test_the_widget_is_opened_while_a_cell_runs(page: Page, tmp_path: Path) -> None:
+    with page.front.occupied(tmp_path / "end"):
         page.watch()
         page.until_frames(1)
 
 
-def test_the_widget_answers_while_a_cell_runs(front: Front, tmp_path: Path) -> None:
-    page = Page(front)
+def test_the_widget_answers_while_a_cell_runs(page: Page, tmp_path: Path) -> None:
     page.watch()
-    with busy(front, tmp_path / "end"):
+    with page.front.occupied(tmp_path / "end"):
         page.until_frames(2)  # published while the main shell has the cell as its message
         for _ in range(3):
             page.request("sessions")

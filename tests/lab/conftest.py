@@ -1,28 +1,41 @@
-"""A JupyterLab of a test's own."""
+"""One JupyterLab and one Chromium for the tests here that need them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.lab.servers import running
+from tests.chromium import chromium
+from tests.lab.servers import end_kernels, jupyterlab
+
+
+@dataclasses.dataclass(frozen=True)
+class Lab:
+    """``root``: where its notebooks are."""
+
+    address: str
+    root: Path
+
+
+@pytest.fixture(scope="package")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("lab")
+    with jupyterlab(folder) as address:
+        yield Lab(address, folder / "root")
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[str]:
-    """Its address; its folder is ``tmp_path / "root"``, its log ``tmp_path / "server.log"``."""
-    home = tmp_path / "home" / "lab"
-    settings = home / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
-    with running(
-        tmp_path,
-        "jupyterlab",
-        # Tests run commands by their ids.
-        "--LabApp.expose_app_in_browser=True",
-        f"--LabApp.user_settings_dir={home / 'user-settings'}",
-        f"--LabApp.workspaces_dir={home / 'workspaces'}",
-    ) as address:
-        yield address
+def lab(jupyter: Lab) -> Iterator[Lab]:
+    """No kernel runs in it, and none afterwards."""
+    yield jupyter
+    end_kernels(jupyter.address)
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser

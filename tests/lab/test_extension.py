@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.chromium import chromium, needs_chromium
+from tests.chromium import needs_chromium
+from tests.lab.conftest import Lab
 from tests.lab.servers import TOKEN
 
 
@@ -45,16 +47,15 @@ def test_extension_carries_the_tour_of_the_notebooks_folder() -> None:
 @pytest.mark.browser
 @pytest.mark.slow
 @needs_chromium
-def test_launcher_card_opens_the_tour(lab: str, tmp_path: Path) -> None:
+def test_launcher_card_opens_the_tour(lab: Lab, browser: Any, tmp_path: Path) -> None:
     errors: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page()
+    with browser.new_page() as page:
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{lab}/lab?reset&token={TOKEN}")
+        page.goto(f"{lab.address}/lab?reset&token={TOKEN}")
         page.locator(".jp-LauncherCard", has_text="DDP tour").click(timeout=60_000)
         title = page.get_by_role("heading", name="What DDP does in a step")
         title.wait_for(timeout=60_000)
         page.screenshot(path=str(tmp_path / "tour.png"))
     assert errors == []
-    placed = json.loads((tmp_path / "root" / "tour.ipynb").read_bytes())
+    placed = json.loads((lab.root / "tour.ipynb").read_bytes())
     assert placed["cells"][0]["source"]

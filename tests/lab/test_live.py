@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.chromium import chromium, needs_chromium
-from tests.lab.servers import TOKEN
+from tests.chromium import needs_chromium
+from tests.lab.conftest import Lab
+from tests.lab.servers import TOKEN, notebook
 
 pytestmark = [
     pytest.mark.browser,
@@ -24,20 +24,29 @@ pytestmark = [
     ),
 ]
 
+#: Leaves the browser a part of the cores.
 _SESSION = """
 import ddpviz
 session = ddpviz.Session(engines=2)
-session.load("convnet", bucket_cap_mb=1)
+session.load("convnet", bucket_cap_mb=1, steps_per_second=10)
 session.start()
 """
-_BUSY = "import time; time.sleep(25)"
+#: Runs until a file is there.
+_BUSY = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
 _CARD = ".ddpviz-sidebar .ddpviz-card"
+#: The notebook is the current one, and its kernel takes a cell: what is run before may run nothing.
+_KERNEL_IS_READY = """(path) => {
+  const context = window.jupyterapp.shell.currentWidget?.sessionContext
+  const kernel = context?.session?.kernel
+  return context?.path == path && kernel?.connectionStatus == "connected" && kernel.status == "idle"
+}"""
 
 
 class Page:
     """JupyterLab in a browser, with what its console and its network had to say."""
 
-    def __init__(self, browser: Any, address: str):
+    def __init__(self, browser: Any, lab: Lab, path: str):
+        self.path = path
         self.page = browser.new_page(viewport={"width": 1366, "height": 768})
         self.page.set_default_timeout(60_000)
         self.errors: list[str] = []
@@ -48,7 +57,7 @@ class Page:
             lambda said: self.errors.append(said.text) if said.type == "error" else None,
         )
         self.page.route(lambda url: urlsplit(url).hostname != "127.0.0.1", self._refuse)
-        self.page.goto(f"{address}/lab/tree/live.ipynb?reset&token={TOKEN}")
+        self.page.goto(f"{lab.address}/lab/tree/{path}?reset&token={TOKEN}")
         self.ready()
 
     def _refuse(self, route: Any) -> None:
@@ -60,9 +69,6 @@ class Page:
         self.page.wait_for_function("window.jupyterapp")
         self.page.evaluate("window.jupyterapp.restored.then(() => null)")
         self.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-        self.page.wait_for_function(
-            "[...window.jupyterapp.serviceManager.kernels.running()].length > 0"
-        )
 
     def command(self, name: str, wait: bool = True, **arguments: Any) -> None:
         script = "([name, given]) => window.jupyterapp.commands.execute(name, given)"
@@ -70,7 +76,8 @@ class Page:
         self.page.evaluate(script, [name, arguments])
 
     def run_next_cell(self) -> None:
-        self.command("docmanager:open", path="live.ipynb")
+        self.command("docmanager:open", path=self.path)
+        self.page.wait_for_function(_KERNEL_IS_READY, arg=self.path)
         self.command("notebook:run-cell-and-select-next", wait=False)
 
     def see(self, selector: str, text: str = "", seconds: float = 60) -> Any:
@@ -80,27 +87,14 @@ class Page:
 
 
 @pytest.fixture
-def page(lab: str, tmp_path: Path) -> Iterator[Page]:
-    cells = [
-        {
-            "cell_type": "code",
-            "id": f"cell-{number}",
-            "source": source,
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-        }
-        for number, source in enumerate([_SESSION, _BUSY])
-    ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "root" / "live.ipynb").write_text(json.dumps(notebook))
-    with chromium() as browser:
-        page = Page(browser, lab)
-        try:
-            yield page
-        finally:
-            page.page.screenshot(path=str(tmp_path / "last.png"))
+def page(lab: Lab, browser: Any, tmp_path: Path) -> Iterator[Page]:
+    name = f"{tmp_path.name}.ipynb"
+    cells = [_SESSION, _BUSY.format(path=str(tmp_path / "end"))]
+    (lab.root / name).write_text(notebook(cells))
+    page = Page(browser, lab, name)
+    yield page
+    page.page.screenshot(path=str(tmp_path / "last.png"))
+    page.page.close()
 
 
 def apply(page: Page, place: str) -> str:
@@ -131,6 +125,7 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
     page.see(f"{_CARD} [data-action=stop]").click()
     page.see(f"{_CARD} .ddpviz-pill", "idle", seconds=20)
     assert page.page.locator(".jp-InputPrompt", has_text="[*]").count() == 1, "the cell has ended"
+    (tmp_path / "end").touch()
     page.see(f"{_CARD} [data-action=start]").click()
     page.see(f"{_CARD} .ddpviz-pill", "training")
 
@@ -168,7 +163,7 @@ def test_killed_ranks_are_named_and_restart_brings_them_back(page: Page, tmp_pat
         }"""
     )
     page.see(".ddpviz-panel .ddpviz-waiting", "run the cell that makes one")
-    page.command("docmanager:open", path="live.ipynb")
+    page.command("docmanager:open", path=page.path)
     page.command("notebook:move-cursor-up")
     page.run_next_cell()
     page.see(".ddpviz-status-button", "steps/s")

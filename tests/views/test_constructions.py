@@ -9,9 +9,9 @@ from bokeh.models import Select
 from ddpviz.events import RECORD, Batch, Cause, Failure, Module
 from ddpviz.export.page import page
 from ddpviz.recording import UNNUMBERED, Recording
-from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import choose_steps, selectable
 from ddpviz.views.source import read_run
+from tests.views.frames import Framed
 from tests.views.samples import MS, ZERO_NS, construct, record, sample_recording
 
 
@@ -44,7 +44,7 @@ def shown(recording: Recording) -> tuple[str, dict[str, str]]:
 def test_each_construction_is_an_entry_that_lasts_as_long_as_its_constructor() -> None:
     run = read_run(rewrapped())
     assert run.steps == [-1, -2, 0, 1, 2]
-    first, second = (build_rows(run.source(step)) for step in (-1, -2))
+    first, second = (Framed(run.source(step)) for step in (-1, -2))
     assert first.title == "construction 1 of 2, ConvNet: 50 ms"
     assert second.title == "construction 2 of 2, Wider: 17 ms"
     assert first.end_ms == 50 and second.end_ms == 19  # rank 1 is 2 ms later
@@ -56,7 +56,7 @@ def test_a_construction_has_its_own_collectives_and_no_others() -> None:
     for step, sequence in ((-1, 800), (-2, 4000)):
         source = run.source(step)
         assert set(source.collectives["sequence"]) == {sequence}
-        marks = build_rows(source).marks
+        marks = Framed(source).marks
         assert len(marks) == 2 and marks["head"].str.endswith("(verify)").all()
 
 
@@ -91,7 +91,7 @@ def test_a_failure_between_steps_opens_the_step_before_it() -> None:
     fail(recording, ms=195)  # step 1 ended 187 ms after the first began, step 2 begins at 200
     value, options = shown(recording)
     assert value == "1" and options["1"].endswith("failed")
-    title = build_rows(read_run(recording).source(1)).title
+    title = Framed(read_run(recording).source(1)).title
     assert title == "rank 1 failed after step 1: ValueError: bad batch"
 
 
@@ -100,7 +100,7 @@ def test_a_failure_after_a_construction_opens_that_one() -> None:
     fail(recording, ms=3500)
     value, options = shown(recording)
     assert value == "-2" and options["-2"].endswith("failed")
-    title = build_rows(read_run(recording).source(-2)).title
+    title = Framed(read_run(recording).source(-2)).title
     assert title == "rank 1 failed after construction 2 of 2, Wider: ValueError: bad batch"
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ddpviz.analysis import buffers, steps
 from ddpviz.explorer.follow import Follower
 from ddpviz.recording import Recording
+from ddpviz.views.figure import contents
 from ddpviz.views.live import HISTORY_STEPS, Change, History, Moment, Picture, properties, show
 from ddpviz.views.live_still import html, svg
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.palette import DARK, LIGHT
-from ddpviz.views.rows import MOST_GLYPHS
+from ddpviz.views.rows import MOST_GLYPHS, build_rows
+from ddpviz.views.source import read_run
 from tests.explorer.material import Stream
 from tests.views.samples import sample_recording
 
@@ -35,6 +39,40 @@ def moment() -> Moment:
     stream = Stream()
     stream.steps(40)
     return moment_of(stream.recording)
+
+
+def test_a_frame_and_the_page_have_the_same_rows(moment: Moment) -> None:
+    """Both come from the same records by the same way, whichever of the recording is read."""
+    stream = Stream()
+    stream.steps(40)
+    whole = read_run(stream.recording)
+    for step in (0, 1, 2, 40):
+        live = VIEWS["timeline"].picture(moment_of(stream.recording, step))
+        page = contents(build_rows(whole.source(step)))
+        for name, columns in page.items():
+            assert set(live.sources[name]) - set(columns) <= {"bucket"}
+            for column, values in columns.items():
+                np.testing.assert_array_equal(live.sources[name][column], values)
+
+
+def test_a_frame_of_a_step_makes_no_data_frame(
+    moment: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One costs more than all else of a frame: tables are numpy rows up to where a user asks."""
+    made: list[str] = []
+    for kind in (pd.DataFrame, pd.Series):
+        whole = kind.__init__
+
+        def counted(self: Any, *args: Any, whole: Any = whole, **kwargs: Any) -> None:
+            made.append(type(self).__name__)
+            whole(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "__init__", counted)
+    assert len(steps(moment.source)) == 2 and made  # it does count
+    made.clear()
+    for name in ("timeline", "plan"):
+        assert not VIEWS[name].picture(moment).empty
+    assert made == []
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -82,8 +120,8 @@ def test_titles_are_findings(moment: Moment) -> None:
     titles = {name: view.picture(moment).title for name, view in VIEWS.items()}
     assert titles["timeline"].startswith("rank 1 waited 20 ms for rank 0")
     assert titles["steps"].startswith("step 42: ")
-    assert "exposed communication" in titles["steps"]
-    assert titles["plan"].startswith("ConvNet: plan 1 has 3 buckets")
+    assert "% exposed (median of 43 steps: " in titles["steps"]
+    assert titles["plan"].startswith("ConvNet: plan 1 has 3 buckets up to ")
     assert "sent 256 B of buffers in 1 broadcast of float32" in titles["buffers"]
     assert "of communication hidden behind backward in the last 43 steps" in titles["overlap"]
 
@@ -144,6 +182,39 @@ def test_a_still_is_svg_without_script_and_escapes_names() -> None:
     assert "onerror" not in html(picture)
 
 
+def ends_px(picture: Picture, width_px: int, margin_px: float) -> list[float]:
+    """Where the labels of a plan end, from the left edge of the figure."""
+    labels = picture.sources["labels"]
+    frame_px = width_px - margin_px
+    return [
+        margin_px + x / picture.x[1] * frame_px + 5.5 * len(text)
+        for x, text in zip(labels["x"], labels["text"], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("width_px", [360, 480, 640, 1100])
+def test_texts_of_a_plan_end_inside_the_figure(moment: Moment, width_px: int) -> None:
+    """What letters of 11 px take on average: 5.5 px, in Helvetica and in Arial."""
+    picture = VIEWS["plan"].picture(dataclasses.replace(moment, width_px=width_px))
+    assert picture.y_labels is not None
+    margin_px = 5.5 * max(len(label) for _, label in picture.y_labels)
+    assert margin_px < width_px / 2
+    assert max(ends_px(picture, width_px, margin_px)) < width_px
+    assert ("limit" in "".join(picture.sources["labels"]["text"])) == (width_px > 600)
+
+
+def test_labels_of_a_narrow_timeline_leave_each_other_alone(moment: Moment) -> None:
+    wide, narrow = (
+        VIEWS["timeline"].picture(dataclasses.replace(moment, width_px=width_px))
+        for width_px in (1100, 360)
+    )
+    texts = narrow.sources["labels"]["text"]
+    assert set(texts) < set(wide.sources["labels"]["text"])
+    assert texts[0] == wide.sources["labels"]["text"][0]  # the longest stays
+    assert wide.x_label is not None and wide.x_label.startswith("ms since the step began")
+    assert narrow.x_label is not None and narrow.x_label.startswith("ms      (step ")
+
+
 def test_a_change_of_configuration_is_marked(moment: Moment) -> None:
     changed = History(
         moment.history.steps,
@@ -169,7 +240,7 @@ def test_an_outlier_is_cut_and_said_so() -> None:
     history = History(table, buffers(stream.recording), moment.history.broadcasts)
     picture = VIEWS["steps"].picture(Moment(moment.source, 22, history))
     assert picture.y[1] < 1_000
-    assert picture.y_label == "ms, mean of ranks (1 longer: cut)"
+    assert picture.x_label == "step      (1 higher bar cut)"
 
 
 def test_unknown_communication_is_drawn_as_not_known(moment: Moment) -> None:

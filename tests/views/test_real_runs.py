@@ -10,11 +10,11 @@ from ddpviz import analysis, load
 from ddpviz.probe import Recorder
 from ddpviz.recording import RankWriter
 from ddpviz.views.palette import STRETCHES
-from ddpviz.views.rows import build_rows
 from ddpviz.views.selector import selectable
 from ddpviz.views.source import read_run
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
+from tests.views.frames import Framed
 
 STEPS = 4
 
@@ -45,7 +45,7 @@ def test_every_mode_is_drawn_as_its_tables_say(recorded: Path, mode: str) -> Non
     steps = [step for step in run.steps if step >= 0]
     assert steps
     for source in map(run.source, steps):
-        rows = build_rows(source)
+        rows = Framed(source)
         table = analysis.buckets(recording, source.step)
         for kind in STRETCHES:
             complete = int((table[f"{kind}_ms"] > 0).sum())
@@ -67,7 +67,7 @@ def test_every_mode_is_drawn_as_its_tables_say(recorded: Path, mode: str) -> Non
 def test_construction_shows_its_collectives_with_their_cause(recorded: Path) -> None:
     recording = load(recorded / "plain")
     source = read_run(recording).source(-1)
-    rows = build_rows(source)
+    rows = Framed(source)
     heads = " ".join(rows.marks["head"])
     assert "(verify)" in heads and "(initial state)" in heads
     assert rows.title.startswith("construction of Net: ")
@@ -81,11 +81,11 @@ def test_two_modules_are_constructed_one_after_the_other(recorded: Path) -> None
         called = run.source(step).collectives
         assert list(called["cause"]) == 2 * ["verify", "verify", "initial_state", "initial_state"]
         sequences.append(set(called["sequence"]))
-        assert build_rows(run.source(step)).title.startswith(f"construction {-step} of 2, Net: ")
+        assert Framed(run.source(step)).title.startswith(f"construction {-step} of 2, Net: ")
     assert not sequences[0] & sequences[1]
 
 
 def test_unused_parameters_send_a_map_that_is_marked(recorded: Path) -> None:
     recording = load(recorded / "find_unused")
     source = read_run(recording).source(2)
-    assert build_rows(source).marks["head"].str.contains("used map").sum() == 2
+    assert Framed(source).marks["head"].str.contains("used map").sum() == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from ddpviz import analysis
@@ -11,8 +10,9 @@ from ddpviz.events import Batch, Cause, Kind
 from ddpviz.recording import Recording
 from ddpviz.views.lanes import choose_open
 from ddpviz.views.palette import STRETCHES
-from ddpviz.views.rows import MOST_GLYPHS, Rows, build_rows
+from ddpviz.views.rows import COLUMNS, MOST_GLYPHS, build_rows
 from ddpviz.views.source import read_run
+from tests.views.frames import Framed
 from tests.views.samples import (
     MS,
     STEP_NS,
@@ -24,12 +24,11 @@ from tests.views.samples import (
 )
 
 
-def rows_of(recording: Recording, step: int) -> Rows:
-    source = read_run(recording).source(step)
-    return build_rows(source)
+def rows_of(recording: Recording, step: int) -> Framed:
+    return Framed(read_run(recording).source(step))
 
 
-def counts(rows: Rows) -> dict[str, int]:
+def counts(rows: Framed) -> dict[str, int]:
     return {str(kind): int(n) for kind, n in rows.spans["kind"].value_counts().items()}
 
 
@@ -249,6 +248,6 @@ def test_unknown_step_is_one_sentence() -> None:
 
 
 def test_row_tables_keep_their_columns_when_empty() -> None:
-    rows = rows_of(sample_recording(), 2)
-    assert isinstance(rows.marks, pd.DataFrame)
-    assert list(rows.marks.columns) == ["rank", "x", "top", "head", "time", "detail"]
+    rows = build_rows(read_run(sample_recording()).source(2))
+    assert tuple(rows.marks) == COLUMNS["marks"]
+    assert rows.marks["head"] == [] and rows.marks["x"].dtype == np.float64

@@ -8,8 +8,8 @@ from ddpviz import analysis
 from ddpviz.events import Batch, Cause, Kind
 from ddpviz.export.page import page
 from ddpviz.recording import UNNUMBERED, Recording
-from ddpviz.views.rows import Rows, build_rows
 from ddpviz.views.source import read_run
+from tests.views.frames import Framed
 from tests.views.samples import (
     MS,
     STEP_NS,
@@ -21,8 +21,8 @@ from tests.views.samples import (
 )
 
 
-def rows_of(recording: Recording, step: int = 2) -> Rows:
-    return build_rows(read_run(recording).source(step))
+def rows_of(recording: Recording, step: int = 2) -> Framed:
+    return Framed(read_run(recording).source(step))
 
 
 def test_on_cuda_no_exposed_communication_is_drawn() -> None:

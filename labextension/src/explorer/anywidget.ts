@@ -7,7 +7,8 @@ import { Explorer, surface } from './explorer';
 import { ModelTransport } from './model-transport';
 import type { WidgetModel } from './model-transport';
 import type { SessionState } from './protocol';
-import { keepSnapshot, lastPicture } from './snapshot';
+import { isView } from './protocol';
+import { hasPicture, keepSnapshot, lastPicture } from './snapshot';
 
 /** Until it is taken that nobody answers, and the saved picture is shown. */
 const PATIENCE_MS = 3000;
@@ -40,6 +41,15 @@ async function connect(model: WidgetModel): Promise<Shared> {
   }
 }
 
+/** The kernel leaves stills beside the widget, for where it cannot be drawn: here it is. */
+function hideStills(model: WidgetModel, el: HTMLElement): void {
+  const mark = model.get('stills');
+  if (typeof mark === 'string' && /^\w+$/.test(mark)) {
+    const rule = `[data-ddpviz-stills="${mark}"] { display: none }`;
+    el.append(element('style', {}, rule));
+  }
+}
+
 function render({
   model,
   el
@@ -53,9 +63,13 @@ function render({
   let ended = false;
   let finish = end;
 
-  const patience = setTimeout(() => {
-    place.replaceChildren(lastPicture(model));
-  }, PATIENCE_MS);
+  const showLast = (error?: unknown) => {
+    place.replaceChildren(lastPicture(model, error));
+    if (hasPicture(model)) {
+      hideStills(model, el);
+    }
+  };
+  const patience = setTimeout(showLast, PATIENCE_MS);
 
   let connecting = clients.get(model);
   if (connecting === undefined) {
@@ -69,13 +83,15 @@ function render({
         return;
       }
       shared.users += 1;
-      const explorer = new Explorer(shared.client);
-      place.replaceChildren(explorer.node);
-      const endSnapshots = keepSnapshot(
-        model,
+      const views = model.get('views');
+      const explorer = new Explorer(
         shared.client,
-        explorer.timeline
+        null,
+        Array.isArray(views) ? views.filter(isView) : []
       );
+      place.replaceChildren(explorer.node);
+      hideStills(model, el);
+      const endSnapshots = keepSnapshot(model, shared.client, explorer.first);
       finish = () => {
         end();
         endSnapshots();
@@ -89,7 +105,7 @@ function render({
     },
     (error: unknown) => {
       clearTimeout(patience);
-      place.replaceChildren(lastPicture(model, error));
+      showLast(error);
     }
   );
   return () => {

@@ -3,6 +3,7 @@ import { bokehOf } from './bokeh';
 import { Emitter, Endings } from './emitter';
 import type { ViewUpdate } from './frame';
 import { unpack } from './frame';
+import { markFrame } from './marks';
 import type {
   Figure,
   FrameHeader,
@@ -16,6 +17,17 @@ import { stepLimits } from './protocol';
 import type { Selected } from './selection';
 import type { Connection, Transport } from './transport';
 import { messageOf } from './transport';
+import type { Newest } from './undrawn';
+import { Undrawn } from './undrawn';
+
+/** The width of the narrowest figure of each view. */
+function narrowest(watchers: readonly Watcher[]): Record<string, number> {
+  const widths: Record<string, number> = {};
+  for (const { view, width_px } of watchers) {
+    widths[view] = Math.min(widths[view] ?? Infinity, Math.round(width_px));
+  }
+  return widths;
+}
 
 /** One who looks at a view: a figure in a panel or a cell. */
 export interface Watcher {
@@ -52,6 +64,9 @@ export class SessionClient {
 
   private readonly _watchers = new Set<Watcher>();
   private readonly _endings = new Endings();
+  private readonly _undrawn = new Undrawn(newest => {
+    this._draw(newest);
+  });
   private _step: 'newest' | number = 'newest';
   private _rate = DEFAULT_RATE;
   private _receivedAt = 0;
@@ -121,6 +136,7 @@ export class SessionClient {
   dispose(): void {
     this._disposed = true;
     clearTimeout(this._watchTimer);
+    this._undrawn.forget();
     this._endings.end();
     this.transport.dispose();
   }
@@ -206,6 +222,7 @@ export class SessionClient {
       step: this._step,
       hidden: document.visibilityState === 'hidden',
       width_px: Math.round(Math.max(0, ...seen.map(one => one.width_px))),
+      widths: narrowest(seen),
       rate: this._rate
     };
     const key = JSON.stringify(watch);
@@ -236,6 +253,7 @@ export class SessionClient {
     if (connection === 'connected') {
       this.epoch += 1;
       this._sequence = -1;
+      this._undrawn.forget();
       this._lastWatch = '';
       this.problem = '';
       this._watchSoon();
@@ -255,11 +273,23 @@ export class SessionClient {
     this._sequence = header.sequence;
     this._heardAt = performance.now();
     this._silent = false;
-    const [first] = Object.values(header.views);
-    this._drawn = (header.views['timeline'] ?? first)?.step ?? null;
-    this.learn(header.state);
+    this._undrawn.take(header, buffer);
+  }
+
+  private _sees(view: string): boolean {
+    return [...this._watchers].some(
+      one => one.view === view && one.width_px > 0
+    );
+  }
+
+  private _draw({ sequence, state, views }: Newest): void {
+    // Only the timeline comes with every step; without it the newest one counts as shown.
+    const timeline = views.get('timeline');
+    const before = this._sees('timeline') ? this._drawn : null;
+    this._drawn = timeline === undefined ? before : timeline.packed.step;
+    this.learn(state);
     try {
-      for (const [view, packed] of Object.entries(header.views)) {
+      for (const [view, { packed, buffer }] of views) {
         const watchers = [...this._watchers].filter(one => one.view === view);
         if (watchers.length > 0) {
           const update = unpack(packed, buffer);
@@ -271,7 +301,11 @@ export class SessionClient {
     } catch (error) {
       this._met(error);
     }
-    this._acknowledge(header.sequence);
+    markFrame(
+      sequence,
+      [...views].map(([view, { packed }]) => [view, packed.step])
+    );
+    this._acknowledge(sequence);
   }
 
   /** Take a newer state of the session. */

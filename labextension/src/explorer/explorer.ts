@@ -4,9 +4,12 @@ import type { SessionClient } from './client';
 import { element } from './dom';
 import { Endings } from './emitter';
 import { FigureView } from './figure';
+import { listenForKeys } from './keys';
+import type { ViewName } from './protocol';
 import { StateLine } from './stateline';
 import { StepBar } from './steps';
 import { SwitchColumn } from './switches';
+import { ViewTabs } from './tabs';
 import { onTheme, themeNow } from './theme';
 
 /** Its own part of a page, with the theme's colours. */
@@ -24,24 +27,31 @@ export function surface(className: string): {
 
 /**
  * The explorer: state on top, switches on the left, the timeline of the step, and below it the
- * steps over time and the bucket plan.
+ * other views, one tab at a time; or, where `views` are wanted, just these.
  */
 export class Explorer {
   readonly node: HTMLElement;
-  readonly timeline: FigureView;
+  /** The first of its figures. */
+  readonly first: FigureView;
 
   private readonly _endings = new Endings();
 
-  constructor(client: SessionClient, rescue: Rescue | null = null) {
+  constructor(
+    client: SessionClient,
+    rescue: Rescue | null = null,
+    views: readonly ViewName[] = []
+  ) {
     const { node, end } = surface('ddpviz-explorer');
     this.node = node;
     const state = new StateLine(client);
     const actions = new Actions(client, rescue);
     const switches = new SwitchColumn(client);
     const steps = new StepBar(client);
-    this.timeline = new FigureView(client, 'timeline');
-    const history = new FigureView(client, 'steps');
-    const plan = new FigureView(client, 'plan');
+    this.first = new FigureView(client, views[0] ?? 'timeline');
+    const others =
+      views.length > 0
+        ? views.slice(1).map(view => new FigureView(client, view))
+        : [new ViewTabs(client)];
     node.append(
       state.node,
       element('div', { class: 'ddpviz-toolbar' }, actions.node, steps.node),
@@ -52,19 +62,19 @@ export class Explorer {
         element(
           'div',
           { class: 'ddpviz-main' },
-          this.timeline.node,
-          element('div', { class: 'ddpviz-multiples' }, history.node, plan.node)
+          this.first.node,
+          ...others.map(one => one.node)
         )
       )
     );
-    this._endings.add(end);
-    for (const part of [state, actions, switches, steps, history, plan]) {
+    this._endings.add(end, listenForKeys(node, client));
+    for (const part of [state, actions, switches, steps, ...others]) {
       this._endings.add(() => {
         part.dispose();
       });
     }
     this._endings.add(() => {
-      this.timeline.dispose();
+      this.first.dispose();
     });
   }
 
@@ -89,7 +99,7 @@ export class ViewPanel {
       new FigureView(client, view)
     ];
     node.append(...parts.map(part => part.node));
-    this._endings.add(end);
+    this._endings.add(end, listenForKeys(node, client));
     for (const part of parts) {
       this._endings.add(() => {
         part.dispose();

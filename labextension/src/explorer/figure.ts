@@ -2,10 +2,12 @@ import type { BokehDocument, BokehModel, BokehRoot, BokehViews } from './bokeh';
 import type { SessionClient, Watcher } from './client';
 import { element, setText, show } from './dom';
 import { Endings } from './emitter';
+import { Facts } from './facts';
 import { age } from './format';
 import type { ViewUpdate } from './frame';
 import type { Figure, Json, ThemePart } from './protocol';
 import { Zoom, arrange } from './plot';
+import { Replay } from './replay';
 import { mark, meaning } from './selection';
 import type { Selected } from './selection';
 import { onTheme, themeNow } from './theme';
@@ -31,6 +33,12 @@ export class FigureView implements Watcher {
   private readonly _title: HTMLElement;
   private readonly _canvas: HTMLElement;
   private readonly _note: HTMLElement;
+  private readonly _facts: Facts;
+  private readonly _replay = new Replay(() => {
+    if (this._newest !== null) {
+      this._client.lookAt(this._newest.step);
+    }
+  });
   private readonly _endings = new Endings();
   private _embedded: Embedded | null = null;
   /** What is to be drawn once the figure is there. */
@@ -41,10 +49,13 @@ export class FigureView implements Watcher {
   private _marking = false;
   private _disposed = false;
 
+  /** `folded`: what is said below it takes no room until it is wanted. */
   constructor(
     private readonly _client: SessionClient,
-    readonly view: string
+    readonly view: string,
+    folded = false
   ) {
+    this._facts = new Facts(folded);
     this._title = element('h4', { class: 'ddpviz-figure-title' });
     this._canvas = element('div', { class: 'ddpviz-figure-canvas' });
     this._note = element('p', { class: 'ddpviz-figure-note' });
@@ -53,7 +64,9 @@ export class FigureView implements Watcher {
       { class: 'ddpviz-figure', attributes: { 'aria-label': view } },
       this._title,
       this._note,
-      this._canvas
+      this._replay.node,
+      this._canvas,
+      this._facts.node
     );
     const sizes = new ResizeObserver(() => {
       this._sized();
@@ -86,6 +99,7 @@ export class FigureView implements Watcher {
   dispose(): void {
     this._disposed = true;
     clearTimeout(this._retry);
+    this._replay.dispose();
     this._endings.end();
     this._remove();
   }
@@ -180,6 +194,10 @@ export class FigureView implements Watcher {
     arrange(document, figure.parts, this.width_px);
     this._applyTheme();
     this._listen(embedded);
+    const cursor = figure.sources['cursor'];
+    this._replay.attach(
+      cursor === undefined ? null : document.get_model_by_id(cursor)
+    );
     if (this._newest?.structure === figure.structure) {
       this._apply(embedded, this._newest);
     }
@@ -223,7 +241,9 @@ export class FigureView implements Watcher {
       this._marking = false;
     }
     this._mark(this._client.selected);
+    this._replay.drawn();
     setText(this._title, update.title);
+    this._facts.tell(update.facts);
   }
 
   private _applyTheme(): void {

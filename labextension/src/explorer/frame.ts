@@ -7,6 +7,7 @@ export interface ViewUpdate {
   structure: number;
   step: number;
   title: string;
+  facts: readonly string[];
   properties: Readonly<Record<string, Readonly<Record<string, Json>>>>;
   sources: Readonly<Record<string, Columns>>;
 }
@@ -35,6 +36,7 @@ export function unpack(packed: PackedView, buffer: DataView): ViewUpdate {
     structure: packed.structure,
     step: packed.step,
     title: packed.title,
+    facts: packed.facts ?? [],
     properties: packed.properties ?? {},
     sources
   };

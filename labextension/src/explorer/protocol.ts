@@ -119,6 +119,8 @@ export interface PackedView {
   structure: number;
   step: number;
   title: string;
+  /** Sentences that stand below the figure. */
+  facts?: readonly string[];
   properties?: Readonly<Record<string, Readonly<Record<string, Json>>>>;
   sources?: Readonly<Record<string, Readonly<Record<string, PackedColumn>>>>;
 }
@@ -136,7 +138,10 @@ export interface Watch {
   views: readonly string[];
   step: 'newest' | number;
   hidden: boolean;
+  /** Of the widest figure. */
   width_px: number;
+  /** Of the narrowest figure of each view. */
+  widths: Readonly<Record<string, number>>;
   /** Frames per second that the user wants, at most. */
   rate: number;
 }
@@ -144,11 +149,33 @@ export interface Watch {
 export const VIEWS = [
   'timeline',
   'steps',
+  'construction',
   'plan',
+  'countdown',
   'buffers',
-  'overlap'
+  'finalize',
+  'overlap',
+  'forward_graph',
+  'replicas'
 ] as const;
 export type ViewName = (typeof VIEWS)[number];
+
+export const VIEW_LABELS: Readonly<Record<ViewName, string>> = {
+  timeline: 'Timeline',
+  steps: 'Steps',
+  construction: 'Construction',
+  plan: 'Bucket Plan',
+  countdown: 'Countdown',
+  buffers: 'Buffers',
+  finalize: 'Finalize',
+  overlap: 'Overlap',
+  forward_graph: 'Forward Graph',
+  replicas: 'Replicas'
+};
+
+export function isView(name: unknown): name is ViewName {
+  return VIEWS.some(view => view === name);
+}
 
 /** First and last step that can be looked at, null while there is none. */
 export function stepLimits(state: SessionState): [number, number] | null {

@@ -59,12 +59,24 @@ export function keepSnapshot(
   };
 }
 
+function pictureOf(model: WidgetModel): string | null {
+  const picture = model.get('snapshot');
+  return typeof picture === 'string' && picture.startsWith('data:image/')
+    ? picture
+    : null;
+}
+
+/** Whether a picture was kept. */
+export function hasPicture(model: WidgetModel): boolean {
+  return pictureOf(model) !== null;
+}
+
 /** The picture that was kept, greyed, with its age; or what to do where there is none. */
 export function lastPicture(model: WidgetModel, error?: unknown): HTMLElement {
   const said = error === undefined ? 'No kernel answers.' : messageOf(error);
-  const picture = model.get('snapshot');
   const state = model.get('snapshot_state') as Kept | null | undefined;
-  if (typeof picture !== 'string' || !picture.startsWith('data:image/')) {
+  const picture = pictureOf(model);
+  if (picture === null) {
     return element(
       'p',
       { class: 'ddpviz-figure-note' },

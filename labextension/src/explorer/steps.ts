@@ -2,6 +2,8 @@ import type { SessionClient } from './client';
 import { element, isDisabled, setReason, setText } from './dom';
 import { Endings } from './emitter';
 import { plural } from './format';
+import type { StepMove } from './keys';
+import { moveStep, withKey } from './keys';
 import { stepLimits } from './protocol';
 
 /** Which step is shown: follow the newest, or stay at one and go from there. */
@@ -17,20 +19,14 @@ export class StepBar {
   private readonly _endings = new Endings();
 
   constructor(private readonly _client: SessionClient) {
-    this._follow = this._button(
+    this._follow = this._mover(
       '',
       'Follow the newest step, or stay at this one',
-      () => {
-        this.toggleFollow();
-      }
+      'toggle'
     );
     this._follow.classList.add('ddpviz-follow');
-    this._previous = this._button('‹', 'Previous step', () => {
-      this.move(-1);
-    });
-    this._next = this._button('›', 'Next step', () => {
-      this.move(1);
-    });
+    this._previous = this._mover('‹', 'Previous step', 'previous');
+    this._next = this._mover('›', 'Next step', 'next');
     this._newest = this._button('»', 'Newest step, and stay there', () => {
       const limits = this._limits();
       if (limits !== null) {
@@ -39,6 +35,7 @@ export class StepBar {
     });
     this._field = element('input', {
       class: 'ddpviz-input ddpviz-number',
+      title: `${withKey('Step: the first', 'first')}, ${withKey('follow the newest', 'newest')}`,
       attributes: { type: 'number', step: '1', 'aria-label': 'Step' },
       on: {
         change: () => {
@@ -57,12 +54,7 @@ export class StepBar {
       'div',
       {
         class: 'ddpviz-row ddpviz-steps',
-        attributes: { role: 'group', 'aria-label': 'Step that is shown' },
-        on: {
-          keydown: event => {
-            this._key(event as KeyboardEvent);
-          }
-        }
+        attributes: { role: 'group', 'aria-label': 'Step that is shown' }
       },
       this._follow,
       this._previous,
@@ -83,30 +75,26 @@ export class StepBar {
     this._endings.end();
   }
 
-  toggleFollow(): void {
-    const shown = this._client.shownStep;
-    if (this._client.step !== 'newest') {
-      this._client.lookAt('newest');
-    } else if (shown !== null) {
-      this._client.lookAt(shown);
-    }
-  }
-
-  move(by: number): void {
-    const shown = this._client.shownStep;
-    if (shown !== null) {
-      this._client.lookAt(shown + by);
-    }
-  }
-
   private _limits(): [number, number] | null {
     return this._client.state === null ? null : stepLimits(this._client.state);
   }
 
+  private _mover(
+    text: string,
+    label: string,
+    move: StepMove
+  ): HTMLButtonElement {
+    const press = () => {
+      moveStep(this._client, move);
+    };
+    return this._button(text, label, press, withKey(label, move));
+  }
+
   private _button(
     text: string,
-    title: string,
-    press: () => void
+    label: string,
+    press: () => void,
+    title = label
   ): HTMLButtonElement {
     const button = element(
       'button',
@@ -115,7 +103,7 @@ export class StepBar {
         title,
         attributes: {
           type: 'button',
-          'aria-label': title,
+          'aria-label': label,
           'data-title': title
         },
         on: {
@@ -129,30 +117,6 @@ export class StepBar {
       text
     );
     return button;
-  }
-
-  /** Arrows and End from anywhere in the bar but the field, which uses them itself. */
-  private _key(event: KeyboardEvent): void {
-    if (event.target === this._field) {
-      return;
-    }
-    const keys: Readonly<Record<string, () => void>> = {
-      ArrowLeft: () => {
-        this.move(-1);
-      },
-      ArrowRight: () => {
-        this.move(1);
-      },
-      End: () => {
-        this._client.lookAt('newest');
-      }
-    };
-    const act = keys[event.key];
-    if (act !== undefined) {
-      event.preventDefault();
-      event.stopPropagation();
-      act();
-    }
   }
 
   private _draw(): void {

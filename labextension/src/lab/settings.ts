@@ -1,6 +1,6 @@
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { VIEWS } from '../explorer/protocol';
+import { VIEWS, VIEW_LABELS } from '../explorer/protocol';
 
 export const SETTINGS_ID = 'ddpviz:live';
 
@@ -35,9 +35,5 @@ export function isPanel(name: unknown): name is PanelName {
 
 export const PANEL_LABELS: Readonly<Record<PanelName, string>> = {
   explorer: 'Explorer',
-  timeline: 'Timeline',
-  steps: 'Steps',
-  plan: 'Bucket Plan',
-  buffers: 'Buffers',
-  overlap: 'Overlap'
+  ...VIEW_LABELS
 };

@@ -11,6 +11,8 @@ import {
 
 import type { ActionName } from '../explorer/actions';
 import { whyNot } from '../explorer/actions';
+import type { StepMove } from '../explorer/keys';
+import { moveStep } from '../explorer/keys';
 import { messageOf } from '../explorer/transport';
 import type { Found } from '../lab/sessions';
 import { IDdpSessions } from '../lab/sessions';
@@ -62,41 +64,19 @@ export const actionsPlugin: JupyterFrontEndPlugin<void> = {
       });
       palette?.addItem({ command: id, category: CATEGORY });
     }
-    const look: readonly (readonly [string, string, (found: Found) => void])[] =
-      [
-        [
-          Command.follow,
-          'Follow the Newest DDP Step, or Stay at It',
-          ({ client }) => {
-            const shown = client.shownStep;
-            client.lookAt(
-              client.step === 'newest' && shown !== null ? shown : 'newest'
-            );
-          }
-        ],
-        [
-          Command.previousStep,
-          'Previous DDP Step',
-          ({ client }) => {
-            client.lookAt((client.shownStep ?? 0) - 1);
-          }
-        ],
-        [
-          Command.nextStep,
-          'Next DDP Step',
-          ({ client }) => {
-            client.lookAt((client.shownStep ?? 0) + 1);
-          }
-        ]
-      ];
-    for (const [id, label, act] of look) {
+    const moves: readonly (readonly [string, string, StepMove])[] = [
+      [Command.follow, 'Follow the Newest DDP Step, or Stay at It', 'toggle'],
+      [Command.previousStep, 'Previous DDP Step', 'previous'],
+      [Command.nextStep, 'Next DDP Step', 'next']
+    ];
+    for (const [id, label, move] of moves) {
       commands.addCommand(id, {
         label,
         isEnabled: () => sessions.focus?.client.shownStep != null,
         describedBy: { args: { type: 'object', properties: {} } },
         execute: () => {
           if (sessions.focus !== null) {
-            act(sessions.focus);
+            moveStep(sessions.focus.client, move);
           }
         }
       });

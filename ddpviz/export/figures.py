@@ -1,0 +1,249 @@
+"""The figures of a page below its timeline: the live views, which follow the timeline's selector.
+
+Each comes with its pictures of some steps, as data, and the browser puts one in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from bokeh.layouts import column, row
+from bokeh.models import Button, CustomJS, InlineStyleSheet, LayoutDOM, Slider
+
+from ddpviz.explorer.follow import Follower
+from ddpviz.views.columns import Columns
+from ddpviz.views.follow import colour_plot
+from ddpviz.views.legend import wrap
+from ddpviz.views.live import LiveFigure, Picture, properties, show
+from ddpviz.views.live_views import VIEWS
+from ddpviz.views.selector import WIDGET_STYLE
+
+if TYPE_CHECKING:
+    from ddpviz.recording import Recording
+    from ddpviz.views.selector import Selected
+
+#: View → its heading, in the page's order.
+HEADINGS = {
+    "construction": "Construction",
+    "plan": "Bucket plan, in order",
+    "countdown": "Countdown",
+    "buffers": "Buffers",
+    "finalize": "Finalize",
+    "forward_graph": "Forward graph",
+    "replicas": "Replicas",
+}
+#: Rows of all pictures of a view: some 1 MB of page.
+_MOST_ROWS = 4_000
+_WIDTH_PX = 1300
+#: Parts of a replay.
+_STEPS = 1000
+
+#: What is data only comes as one text of JSON: Bokeh looks for models in everything else.
+_SHOW = """
+const column = (values) => {
+  return typeof values[0] == "string" ? values : Float64Array.from(values, (one) => one ?? NaN)
+}
+const value = (name, value) => {
+  return name != "major_label_overrides" ? value
+    : new Map(Object.entries(value).map(([tick, text]) => [Number(tick), text]))
+}
+const each = (object, change) => {
+  return Object.fromEntries(Object.entries(object).map(([key, one]) => [key, change(key, one)]))
+}
+for (const view of views) {
+  const {name, models, sources} = view
+  view.parsed ??= JSON.parse(view.json)
+  const {of, pictures, contents} = view.parsed
+  const {at, note} = of[select.value]
+  const {properties, data, facts} = pictures[at]
+  for (const [model, values] of properties) {
+    models[model].setv(each(values, value))
+  }
+  for (const [source, place] of data) {
+    sources[source].data = each(contents[place], (_, values) => column(values))
+  }
+  const list = document.getElementById(`facts-${name}`)
+  list?.replaceChildren(...[...note, ...facts].map((fact) => {
+    const item = document.createElement("li")
+    item.textContent = fact
+    return item
+  }))
+}
+if (slider != null) {
+  slider.value = slider.end
+}
+"""
+_MOVE = """
+const {begin, right} = cursor.data
+slider.disabled = begin.length == 0
+if (begin.length > 0) {
+  const now = begin[0] + (right[0] - begin[0]) * slider.value / slider.end
+  slider.title = `${now.toFixed(1)} of ${right[0].toFixed(1)} ms`
+  if (cursor.data.x[0] !== now) {
+    cursor.data = {...cursor.data, x: [now]}
+  }
+}
+"""
+_PLAY = """
+const stop = () => {
+  clearInterval(play.replay)
+  play.replay = null
+  play.label = "▶ Play"
+}
+if (play.replay != null) {
+  stop()
+} else {
+  if (slider.value >= slider.end) {
+    slider.value = 0
+  }
+  play.label = "❚❚ Pause"
+  play.replay = setInterval(() => {
+    slider.value = Math.min(slider.value + slider.end / 160, slider.end)
+    if (slider.value >= slider.end) {
+      stop()
+    }
+  }, 50)
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A figure of the page. ``facts``: sentences to stand in a list with the id facts-``name``."""
+
+    name: str
+    heading: str
+    layout: LayoutDOM
+    facts: tuple[str, ...]
+
+
+def parts(recording: Recording, selected: Selected, theme: str) -> list[Part]:
+    """The figures of all views of :data:`HEADINGS`, hung to the timeline's selector."""
+    follower = Follower(recording)
+    try:
+        return _parts(follower, selected, theme)
+    finally:
+        follower.close()
+
+
+def _parts(follower: Follower, selected: Selected, theme: str) -> list[Part]:
+    select = selected.layout.select_one({"name": "step"})
+    shown = selected.steps[0] if select is None else int(select.value)
+    made, packed = [], []
+    slider: Slider | None = None
+    for name, heading in HEADINGS.items():
+        drawn = VIEWS[name].draw()
+        pictures = _pictures(name, follower, selected.steps, shown)
+        show(drawn, pictures[shown])
+        colour_plot(drawn.plot, drawn.themed, theme)
+        for legend in drawn.plot.legend:
+            wrap(drawn.plot, legend)
+        layout: LayoutDOM = drawn.plot
+        if "cursor" in drawn.sources:
+            slider, layout = _replayed(drawn)
+        made.append(Part(name, heading, layout, pictures[shown].facts))
+        packed.append(_packed(name, drawn, pictures, selected.steps))
+    if select is not None:
+        arguments = {"views": packed, "select": select, "slider": slider}
+        select.js_on_change("value", CustomJS(args=arguments, code=_SHOW))
+    return made
+
+
+def _pictures(name: str, follower: Follower, steps: list[int], shown: int) -> dict[int, Picture]:
+    """By step; of the one that is shown first, and as many others as the page has room for."""
+
+    view = VIEWS[name]
+    known: dict[Any, Picture] = {}
+
+    def picture(step: int) -> Picture:
+        moment = follower.moment(step, "nothing recorded yet", _WIDTH_PX)
+        drawn_from = step if view.basis is None else view.basis(moment.source)
+        if drawn_from not in known:
+            known[drawn_from] = view.picture(moment)
+        return known[drawn_from]
+
+    first = picture(shown)
+    if not view.of_step:
+        return {shown: first}
+    rows = sum(len(next(iter(columns.values()))) for columns in first.sources.values())
+    room = max(_MOST_ROWS // max(rows, 1) - 1, 1)
+    others = [step for step in steps if step != shown]
+    if len(others) > room:
+        at = np.linspace(0, len(others) - 1, room).round().astype(int)
+        others = [others[place] for place in np.unique(at)]
+    return {step: first if step == shown else picture(step) for step in sorted([shown, *others])}
+
+
+def _packed(
+    name: str, drawn: LiveFigure, pictures: dict[int, Picture], steps: list[int]
+) -> dict[str, Any]:
+    """For the browser: pictures by their place, and which of them each step of the page shows.
+
+    ``contents``: columns of sources, each only once, as most steps share some.
+    """
+    contents: dict[str, int] = {}
+    models: dict[str, Any] = {}
+    packed = []
+    for picture in pictures.values():
+        data = [
+            [source, contents.setdefault(_json(columns), len(contents))]
+            for source, columns in picture.sources.items()
+        ]
+        changed = []
+        for model, values in properties(drawn, picture):
+            models.setdefault(model.id, model)
+            changed.append([list(models).index(model.id), values])
+        packed.append({"properties": changed, "data": data, "facts": list(picture.facts)})
+    known = list(pictures)
+    of = {}
+    for step in steps:
+        nearest = min(known, key=lambda one: abs(one - step))
+        note = []
+        if nearest != step and VIEWS[name].of_step and VIEWS[name].basis is None:
+            note = [f"of step {step} this page has no picture here: this is step {nearest}"]
+        of[str(step)] = {"at": known.index(nearest), "note": note}
+    told = json.dumps({"of": of, "pictures": packed})
+    return {
+        "name": name,
+        "models": list(models.values()),
+        "sources": drawn.sources,
+        "json": f'{told[:-1]}, "contents": [{", ".join(contents)}]}}',
+    }
+
+
+def _json(columns: Columns) -> str:
+    """Columns as JSON, which has no NaN."""
+    return json.dumps(
+        {
+            name: [None if math.isnan(value) else value for value in values.tolist()]
+            if isinstance(values, np.ndarray)
+            else values
+            for name, values in columns.items()
+        }
+    )
+
+
+def _replayed(drawn: LiveFigure) -> tuple[Slider, LayoutDOM]:
+    """The figure below a button and a slider that move its cursor."""
+    style = [InlineStyleSheet(css=WIDGET_STYLE)]
+    slider = Slider(
+        start=0,
+        end=_STEPS,
+        value=_STEPS,
+        step=1,
+        title="time in the step",
+        show_value=False,
+        width=360,
+        stylesheets=style,
+        name="time",
+    )
+    play = Button(label="▶ Play", width=90, stylesheets=style, name="play", align="end")
+    moved = CustomJS(args={"cursor": drawn.sources["cursor"], "slider": slider}, code=_MOVE)
+    slider.js_on_change("value", moved)
+    play.js_on_click(CustomJS(args={"play": play, "slider": slider}, code=_PLAY))
+    layout = column(row(play, slider), drawn.plot, sizing_mode="stretch_width")
+    return slider, layout

@@ -1,0 +1,160 @@
+"""What there is to say of the buffers in one step, in sentences. No Bokeh."""
+
+from __future__ import annotations
+
+import math
+
+from ddpviz.analysis import buffer_values, replicas
+from ddpviz.analysis.source import Source
+from ddpviz.events import Configuration
+from ddpviz.views.columns import Row, as_rows
+from ddpviz.views.sampled import HOW_TO, sampled
+from ddpviz.views.text import count, duration, names, size
+
+#: Forwards of a step that are told one by one.
+_MOST_FORWARDS = 4
+#: Sampled steps that values are followed over.
+_SAMPLES = 6
+_ANSWERS = {1: "yes", 0: "no", -1: "not known"}
+
+
+def buffer_facts(
+    source: Source, step: int, forwards: list[Row], sent: list[Row]
+) -> tuple[str, ...]:
+    """``forwards``: rows of :func:`ddpviz.analysis.buffers.decided_rows` of the step, ``sent``:
+    those of :func:`ddpviz.analysis.collectives.collective_rows` that moved buffers in it."""
+    return (
+        *_forwards(forwards),
+        *_dtypes(sent),
+        *_volume(source, forwards),
+        *_authority(forwards),
+        *_reassigned(forwards),
+        *_values(source, step, forwards),
+    )
+
+
+def _forwards(forwards: list[Row]) -> list[str]:
+    """Of the first rank, and of another where it differs."""
+    first = min((row["rank"] for row in forwards), default=0)
+    told = []
+    mine = [row for row in forwards if row["rank"] == first]
+    for place, row in enumerate(mine[:_MOST_FORWARDS]):
+        which = f"forward {place + 1} of {len(mine)}" if len(mine) > 1 else "the forward"
+        told.append(f"{which}: {row['why']} ({_conditions(row)})")
+    if len(mine) > _MOST_FORWARDS:
+        told.append(f"and {count(len(mine) - _MOST_FORWARDS, 'more forward')}")
+    fired = {row["iteration"]: row["fired"] for row in mine}
+    others = [
+        row["rank"] for row in forwards if fired.get(row["iteration"], row["fired"]) != row["fired"]
+    ]
+    if others:
+        told.append(f"not so on rank {names([str(rank) for rank in dict.fromkeys(others)])}")
+    return told
+
+
+def _conditions(row: Row) -> str:
+    names = {"buffers": "has_buffers", "switched on": "sync_on", "due": "sync_due"}
+    told = [f"{name}: {_ANSWERS[row[column]]}" for name, column in names.items()]
+    return ", ".join([*told, f"hook: {row['hook'] or 'not known'}"])
+
+
+def _dtypes(sent: list[Row]) -> list[str]:
+    """One for each dtype: what the first rank sent, and how long it took."""
+    first = min((row["rank"] for row in sent), default=0)
+    found: dict[str, list[Row]] = {}
+    for row in sent:
+        if row["rank"] == first:
+            found.setdefault(row["dtype"] or "unknown dtype", []).append(row)
+    return [
+        f"{dtype}: {count(len(rows), rows[0]['op'] or 'collective')}, "
+        f"{size(sum(row['bytes'] for row in rows))}, "
+        f"{duration(sum(row['duration_ms'] for row in rows))} on rank {first}"
+        + ("; the forward waits for it" if rows[0]["op"] == "broadcast" else "")
+        for dtype, rows in found.items()
+    ]
+
+
+def _volume(source: Source, forwards: list[Row]) -> list[str]:
+    shares = [row["of_threshold"] for row in forwards if not math.isnan(row["of_threshold"])]
+    values = [note.values for note in source.notes(Configuration)]
+    limits = [one["broadcast_bucket_size"] for one in values if one.get("broadcast_bucket_size")]
+    if not shares or not limits or not max(shares):
+        return []
+    share, limit = max(shares), limits[-1]
+    told = f"all buffers are {size(share * limit)}, {_percent(share)} of the {size(limit)}"
+    return [f"{told} from which on DDP sends another broadcast of the same dtype"]
+
+
+def _percent(share: float) -> str:
+    if share >= 0.1:
+        return f"{share:.0%}"
+    return f"{100 * share:.2g} %" if share >= 1e-5 else "less than 0.001 %"
+
+
+def _authority(forwards: list[Row]) -> list[str]:
+    ranks = sorted({row["authoritative_rank"] for row in forwards} - {-1})
+    if not ranks:
+        return []
+    told = names([str(rank) for rank in ranks])
+    why = "" if ranks == [0] else ", under Join the highest that has not joined"
+    return [f"rank {told} is authoritative{why}: its buffers overwrote those of all others"]
+
+
+def _reassigned(forwards: list[Row]) -> list[str]:
+    found = list(dict.fromkeys(name for row in forwards for name in row["reassigned"]))
+    if not found:
+        return []
+    return [f"reassigned, so other tensor objects than at the sync before: {names(found)}"]
+
+
+def _values(source: Source, step: int, forwards: list[Row]) -> list[str]:
+    """Drift, from the last fingerprints up to the step."""
+    if all(row["has_buffers"] == 0 for row in forwards):
+        return []
+    recent = sampled(source, _SAMPLES, step)
+    if not recent.steps:
+        return [f"whether buffers drift is not known: {HOW_TO}"]
+    told = []
+    table = as_rows(buffer_values(recent))
+    if any(row["hook"] in ("pre_forward", "post_forward") for row in forwards):
+        told.append("what a buffer hook does to the values is done after the backward only")
+    elif table:
+        last = table[-1]["step"], table[-1]["iteration"]
+        rows = [row for row in table if (row["step"], row["iteration"]) == last]
+        told += _drift(rows, last[0]) + _for_nothing(rows)
+    ends = [row for row in as_rows(replicas(recent)) if row["what"] == "buffers"]
+    if ends and ends[-1]["names"]:
+        ranks = names([str(rank) for rank in ends[-1]["different_ranks"]])
+        told.append(
+            f"after step {ends[-1]['step']} state_dict() differs on rank {ranks}: "
+            f"{names(list(ends[-1]['names']), 4)}"
+        )
+    return told
+
+
+def _drift(rows: list[Row], step: int) -> list[str]:
+    differed = list(dict.fromkeys(row["name"] for row in rows if row["differed"] is True))
+    if not differed:
+        return [f"before the sync in step {step} all ranks had the same buffers"]
+    told = f"before the sync in step {step} {len(differed)} buffers differed: {names(differed, 4)}"
+    known = [row for row in rows if row["name"] in differed and not math.isnan(row["drift"])]
+    if known:
+        most = max(known, key=lambda row: abs(row["drift"]))
+        told += (
+            f"; furthest had drifted rank {most['rank']}'s {most['name']}, its norm "
+            f"{most['norm_before']:.4g} and {most['norm_after']:.4g} after the sync"
+        )
+    return [told]
+
+
+def _for_nothing(rows: list[Row]) -> list[str]:
+    """Buffers that were sent again and again with the same bytes."""
+    found: dict[str, int] = {}
+    for row in rows:
+        times: int = row["unchanged"] or 0
+        found[row["name"]] = min(found.get(row["name"], times), times)
+    sent = [name for name, times in found.items() if times]
+    if not sent:
+        return []
+    longest = max(found.values())
+    return [f"sent for nothing, unchanged since {count(longest, 'sampled sync')}: {names(sent, 4)}"]

@@ -1,0 +1,123 @@
+"""The sync of buffers: what fired, which of the conditions held, and what the values did."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpviz import analysis
+from ddpviz.recording import Recording
+from tests.views.pictures import in_lane, picture_of, rows_of
+
+
+def lane_kinds(recording: Recording, name: str) -> dict[int, str]:
+    """Kind of each step's cell in a lane."""
+    picture = picture_of(recording, "buffers")
+    found = {}
+    for row in in_lane(picture, rows_of(picture, "bars"), name):
+        for step in range(round(row["left"] + 0.45), round(row["right"] - 0.45) + 1):
+            found[step] = row["kind"]
+    return found
+
+
+def expected(recording: Recording, column: str, words: dict[str, str]) -> dict[int, str]:
+    """The same from the table."""
+    found = {}
+    table = analysis.buffers(recording)
+    for step, rows in table[table["step"] >= 0].groupby("step"):
+        values = set(rows[column])
+        key = "some" if len(values) > 1 else "all" if values == {True} else "none"
+        if key in words:
+            found[int(str(step))] = words[key]
+    return found
+
+
+CONDITION = {"all": "holds", "none": "fails", "some": "some"}
+
+
+@pytest.mark.parametrize(
+    "case", ["convnet", "drifting", "around eval", "switched off", "reassigned", "hooked after"]
+)
+def test_lanes_are_the_tables_conditions(recorded: dict[str, Recording], case: str) -> None:
+    recording = recorded[case]
+    fired = {"all": "buffers", "some": "some"}
+    assert lane_kinds(recording, "fired") == expected(recording, "fired", fired)
+    for lane, column in (
+        ("has buffers", "has_buffers"),
+        ("switch on", "sync_on"),
+        ("sync due", "sync_due"),
+    ):
+        assert lane_kinds(recording, lane) == expected(recording, column, CONDITION), lane
+    hooked = case == "hooked after"
+    assert set(lane_kinds(recording, "no hook").values()) == {"fails" if hooked else "holds"}
+
+
+def test_why_it_did_not_fire_is_the_title(recorded: dict[str, Recording]) -> None:
+    off = picture_of(recorded["switched off"], "buffers")
+    assert off.title == "no buffer was broadcast in step 1: forward_sync_buffers is off" or (
+        off.title == "no buffer was broadcast in step 1: broadcast_buffers is off"
+    )
+    assert "switched on: no, due: yes, hook: none" in off.facts[0]
+    after_eval = picture_of(recorded["around eval"], "buffers", 1)
+    why = "none was due: the forward before it was without gradients"
+    assert after_eval.title.startswith(f"no buffer was broadcast in step 1: {why}")
+
+
+def test_a_buffer_hook_is_named_with_its_place(recorded: dict[str, Recording]) -> None:
+    title = picture_of(recorded["hooked after"], "buffers").title
+    assert title == "step 2: a buffer hook took the place of the broadcast, after the module"
+    title = picture_of(recorded["hooked before"], "buffers").title
+    assert title.endswith("before the module")
+
+
+def test_each_dtype_has_its_bytes_and_the_volume_its_threshold(
+    recorded: dict[str, Recording],
+) -> None:
+    picture = picture_of(recorded["convnet"], "buffers")
+    told = " | ".join(picture.facts)
+    assert "float32: 1 broadcast, 5.75 KiB, " in told and "int64: 1 broadcast, 40 B, " in told
+    assert "the forward waits for it" in told
+    assert "all buffers are 5.79 KiB, 0.0023 % of the 250 MiB" in told
+    assert "rank 0 is authoritative" in told
+
+
+def test_bars_are_as_high_as_the_sync_was_long(recorded: dict[str, Recording]) -> None:
+    recording = recorded["drifting"]
+    picture = picture_of(recording, "buffers")
+    means = analysis.buffers(recording).groupby("step")["sync_ms"].mean()
+    bars = [row for row in rows_of(picture, "bars", "buffers") if row["bottom"] == 110.0]
+    heights = {int(row["step"]): 110.0 - row["top"] for row in bars if row["top"] > 0}
+    ratios = {step: height / means[step] for step, height in heights.items()}
+    assert len(bars) == 4 and max(ratios.values()) == pytest.approx(min(ratios.values()))
+
+
+def test_drift_and_what_is_sent_for_nothing_are_told(recorded: dict[str, Recording]) -> None:
+    recording = recorded["drifting"]
+    picture = picture_of(recording, "buffers")
+    told = " | ".join(picture.facts)
+    assert "2 buffers differed: norm.running_mean, norm.running_var; furthest had drifted" in told
+    assert "sent for nothing, unchanged since 3 sampled syncs: constant" in told
+    assert "state_dict() differs on rank 1, 2: norm.running_mean, norm.running_var" in told
+    assert lane_kinds(recording, "equal before") == {0: "holds", 1: "drift", 2: "drift", 3: "drift"}
+
+
+def test_reassigned_buffers_are_named_in_their_step(recorded: dict[str, Recording]) -> None:
+    recording = recorded["reassigned"]
+    table = analysis.buffers(recording)
+    steps = {int(row.step) for row in table.itertuples() if row.reassigned}
+    assert len(steps) == 1
+    lanes = lane_kinds(recording, "same tensors")
+    assert {step for step, kind in lanes.items() if kind == "fails"} == steps
+    told = " | ".join(picture_of(recording, "buffers", steps.pop()).facts)
+    assert "other tensor objects than at the sync before: late, norm.running_mean" in told
+
+
+def test_under_join_another_rank_is_authoritative(recorded: dict[str, Recording]) -> None:
+    first = " | ".join(picture_of(recorded["joined"], "buffers", 0).facts)
+    assert "rank 1 is authoritative, under Join the highest that has not joined" in first
+
+
+def test_without_fingerprints_drift_is_not_known(recorded: dict[str, Recording]) -> None:
+    from tests.views.samples import sample_recording
+
+    told = picture_of(sample_recording(), "buffers").facts
+    assert any("session.fingerprints(every=1)" in fact for fact in told)

@@ -1,0 +1,60 @@
+"""The replicas over the sampled steps: a cell is as equal as the table says."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpviz import analysis
+from ddpviz.recording import Recording
+from tests.analysis import inside
+from tests.views.pictures import in_lane, picture_of, rows_of
+from tests.views.samples import sample_recording
+
+LANES = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "buffers before": "buffers before",
+    "buffers after": "buffers synced",
+    "buffers": "buffers at end",
+}
+
+
+@pytest.mark.parametrize("case", ["drifting", "changed behind", "hook forgets"])
+def test_a_cell_per_sampled_step_and_what(recorded: dict[str, Recording], case: str) -> None:
+    recording = recorded[case]
+    table = analysis.replicas(recording)
+    picture = picture_of(recording, "replicas")
+    drawn = rows_of(picture, "bars")
+    assert len(drawn) == len(table)
+    for what, rows in table.groupby("what"):
+        cells = {int(c["step"]): c for c in in_lane(picture, drawn, LANES[str(what)])}
+        assert sorted(cells) == sorted(rows["step"])
+        for row in rows.to_dict("records"):
+            unequal = "different" if row["promised"] else "drift"
+            assert cells[row["step"]]["kind"] == ("equal" if row["equal"] else unequal)
+
+
+def test_what_ddp_promises_and_broke_is_the_title(recorded: dict[str, Recording]) -> None:
+    title = picture_of(recorded["hook forgets"], "replicas").title
+    assert title.startswith("parameters differ between ranks since step 0: ")
+    assert title.endswith(f"on rank {inside.CHANGED_RANK}")
+    healthy = picture_of(recorded["drifting"], "replicas")
+    assert healthy.title == "parameters and gradients are equal on 3 ranks in all 4 sampled steps"
+    assert any("buffers after the step: 2 differ, on ranks 1, 2" in f for f in healthy.facts)
+
+
+def test_one_changed_bit_is_found_with_its_name_and_step(recorded: dict[str, Recording]) -> None:
+    recording = recorded["changed behind"]
+    table = analysis.replicas(recording)
+    broken = table[(table["what"] == "parameters") & (table["equal"] == False)]  # noqa: E712
+    picture = picture_of(recording, "replicas")
+    cells = rows_of(picture, "bars", "different")
+    assert {int(cell["step"]) for cell in cells} == set(broken["step"])
+    assert all("head.weight" in cell["time"] for cell in cells)
+    assert "NaN or infinite" in picture.title
+
+
+def test_without_fingerprints_it_says_what_to_call() -> None:
+    picture = picture_of(sample_recording(), "replicas")
+    assert picture.empty and "no fingerprints were taken" in picture.title
+    assert "session.fingerprints(every=1)" in picture.facts[0]
