@@ -237,6 +237,7 @@ def _replayed(drawn: LiveFigure) -> tuple[Slider, LayoutDOM]:
         step=1,
         title="time in the step",
         show_value=False,
+        bar_color="#0072B2",
         width=360,
         stylesheets=style,
         name="time",

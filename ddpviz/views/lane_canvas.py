@@ -15,7 +15,7 @@ from ddpviz.views.palette import Theme
 
 #: Grey of what is as it should be: in a theme that of :data:`_QUIET`, apart from ink.
 QUIET = "#BBBBBB"
-_QUIET = {"light": "#C4C9CF", "dark": "#4A515A"}
+_QUIET = {"light": "#C4C9CF", "dark": "#5E6772"}
 #: Height of a figure that has nothing but its title.
 EMPTY_HEIGHT_PX = 60
 #: Ranks of which each has lanes of its own.

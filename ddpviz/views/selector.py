@@ -42,6 +42,10 @@ WIDGET_STYLE = """
   font-size: 13px;
 }
 select.bk-input { appearance: auto !important; background-image: none !important; }
+.noUi-target {
+  background: var(--ddpviz-line, var(--jp-border-color1, #c8ccd1)) !important;
+  border: 0; box-shadow: none;
+}
 .bk-clearfix { color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e)); font-size: 12px }
 """
 

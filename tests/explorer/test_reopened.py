@@ -46,9 +46,7 @@ def test_the_last_picture_takes_the_place_of_a_widget_that_is_gone(tmp_path: Pat
         assert stills(page).count() == 0  # the explorer itself is there
         command(page, "docmanager:save")
 
-        page.evaluate(
-            "window.jupyterapp.serviceManager.sessions.shutdownAll().then(() => null)"
-        )
+        page.evaluate("window.jupyterapp.serviceManager.sessions.shutdownAll().then(() => null)")
         page.goto(address.replace("?token", "?reset&token"))
         page.wait_for_selector(".jp-Notebook .jp-CodeCell")
         page.locator(".jp-OutputArea", has_text="model not found").wait_for()

@@ -169,6 +169,26 @@ def test_a_late_answer_leaves_the_way_open_during_a_cell(
         front.request("stop", session=session)
 
 
+def test_fingerprints_are_switched_on_and_the_replicas_compared(front: Front, session: str) -> None:
+    front.watch(session, "replicas")
+    front.request("run", session=session, steps=2)
+    unknown = until_view(front, "replicas", lambda view: view["facts"])
+    assert "no fingerprints were taken" in unknown["title"]
+    assert switch(front, session, "fingerprints")["value"] == "off"
+    wanted = {"fingerprints": "every step"}
+    assert front.request("predict", session=session, values=wanted)["refused"] is None
+    refused = front.request("predict", session=session, values={"fingerprints": "now"})["refused"]
+    assert "every 20 steps" in refused and "\n" not in refused
+    outcome = front.request("set", session=session, values=wanted)["outcome"]
+    assert outcome == "fingerprints: every step"
+    assert switch(front, session, "fingerprints")["value"] == "every step"
+    front.request("run", session=session, steps=3)
+    told = until_view(front, "replicas", lambda view: "equal on 2 ranks" in view["title"])
+    assert told["title"].startswith("parameters and gradients are equal")
+    front.request("set", session=session, values={"fingerprints": "off", "accumulation": 1})
+    assert switch(front, session, "fingerprints")["value"] == "off"
+
+
 def test_a_straggler_is_named_while_the_others_wait(front: Front, session: str) -> None:
     front.watch(session, "timeline")
     front.request("set", session=session, values={"delay_ms": {"0": 0, "1": 2000}})
