@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,13 @@ import numpy as np
 from bokeh.layouts import column, row
 from bokeh.models import Button, CustomJS, InlineStyleSheet, LayoutDOM, Slider
 
+from ddpviz.analysis.tables import StepIndex
 from ddpviz.explorer.follow import Follower
+from ddpviz.explorer.window import Window
 from ddpviz.views.columns import Columns
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.legend import wrap
-from ddpviz.views.live import LiveFigure, Picture, properties, show
+from ddpviz.views.live import LiveFigure, Moment, Picture, properties, show
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.selector import WIDGET_STYLE
 
@@ -39,6 +42,7 @@ HEADINGS = {
 #: Rows of all pictures of a view: some 1 MB of page.
 _MOST_ROWS = 4_000
 _WIDTH_PX = 1300
+_log = logging.getLogger("ddpviz")
 #: Parts of a replay.
 _STEPS = 1000
 
@@ -59,7 +63,11 @@ for (const view of views) {
   view.parsed ??= JSON.parse(view.json)
   const {of, pictures, contents} = view.parsed
   const {at, note} = of[select.value]
-  const {properties, data, facts} = pictures[at]
+  const {properties, data, title, facts} = pictures[at]
+  const finding = document.getElementById(`finding-${name}`)
+  if (finding != null) {
+    finding.textContent = title
+  }
   for (const [model, values] of properties) {
     models[model].setv(each(values, value))
   }
@@ -113,31 +121,28 @@ if (play.replay != null) {
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A figure of the page. ``facts``: sentences to stand in a list with the id facts-``name``."""
+    """A figure of the page, whose title and facts the page has as text, which wraps.
+
+    They stand in elements with the ids finding-``name`` and facts-``name``.
+    """
 
     name: str
     heading: str
+    finding: str
     layout: LayoutDOM
     facts: tuple[str, ...]
 
 
 def parts(recording: Recording, selected: Selected, theme: str) -> list[Part]:
     """The figures of all views of :data:`HEADINGS`, hung to the timeline's selector."""
-    follower = Follower(recording)
-    try:
-        return _parts(follower, selected, theme)
-    finally:
-        follower.close()
-
-
-def _parts(follower: Follower, selected: Selected, theme: str) -> list[Part]:
+    moments = _Moments(recording, selected.steps)
     select = selected.layout.select_one({"name": "step"})
     shown = selected.steps[0] if select is None else int(select.value)
     made, packed = [], []
     slider: Slider | None = None
     for name, heading in HEADINGS.items():
         drawn = VIEWS[name].draw()
-        pictures = _pictures(name, follower, selected.steps, shown)
+        pictures = _pictures(name, moments, selected.steps, shown)
         show(drawn, pictures[shown])
         colour_plot(drawn.plot, drawn.themed, theme)
         for legend in drawn.plot.legend:
@@ -145,7 +150,8 @@ def _parts(follower: Follower, selected: Selected, theme: str) -> list[Part]:
         layout: LayoutDOM = drawn.plot
         if "cursor" in drawn.sources:
             slider, layout = _replayed(drawn)
-        made.append(Part(name, heading, layout, pictures[shown].facts))
+        drawn.plot.title.visible = False
+        made.append(Part(name, heading, pictures[shown].title, layout, pictures[shown].facts))
         packed.append(_packed(name, drawn, pictures, selected.steps))
     if select is not None:
         arguments = {"views": packed, "select": select, "slider": slider}
@@ -153,17 +159,37 @@ def _parts(follower: Follower, selected: Selected, theme: str) -> list[Part]:
     return made
 
 
-def _pictures(name: str, follower: Follower, steps: list[int], shown: int) -> dict[int, Picture]:
+class _Moments:
+    """Moments of some steps, for which the recording is read once."""
+
+    def __init__(self, recording: Recording, steps: list[int]) -> None:
+        follower = Follower(recording)
+        try:
+            self._newest = follower.moment(None, "nothing recorded yet", _WIDTH_PX)
+        finally:
+            follower.close()
+        self._recording = recording
+        self._records = recording.records(steps=[-1, *steps])
+        self._index = StepIndex(self._records)
+
+    def at(self, step: int) -> Moment:
+        """The moment of a step, or of a construction (-1, -2, …)."""
+        records = self._records[self._index.rows(max(step, -1))]
+        window = Window(self._recording, records, narrow=step >= 0)
+        return dataclasses.replace(self._newest, source=window, step=step)
+
+
+def _pictures(name: str, moments: _Moments, steps: list[int], shown: int) -> dict[int, Picture]:
     """By step; of the one that is shown first, and as many others as the page has room for."""
 
     view = VIEWS[name]
     known: dict[Any, Picture] = {}
 
     def picture(step: int) -> Picture:
-        moment = follower.moment(step, "nothing recorded yet", _WIDTH_PX)
-        drawn_from = step if view.basis is None else view.basis(moment.source)
+        moment = moments.at(step)
+        drawn_from = step if view.basis is None or step < 0 else view.basis(moment.source)
         if drawn_from not in known:
-            known[drawn_from] = view.picture(moment)
+            known[drawn_from] = _drawn(name, moment)
         return known[drawn_from]
 
     first = picture(shown)
@@ -176,6 +202,18 @@ def _pictures(name: str, follower: Follower, steps: list[int], shown: int) -> di
         at = np.linspace(0, len(others) - 1, room).round().astype(int)
         others = [others[place] for place in np.unique(at)]
     return {step: first if step == shown else picture(step) for step in sorted([shown, *others])}
+
+
+def _drawn(name: str, moment: Moment) -> Picture:
+    """A moment that one view cannot draw must not cost the page."""
+    try:
+        return VIEWS[name].picture(moment)
+    except Exception as error:
+        _log.exception("the view %s could not draw step %s", name, moment.step)
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        hint = f"step {moment.step} cannot be drawn: {what}"
+        empty = VIEWS[name].picture(dataclasses.replace(moment, step=None, hint=hint))
+        return dataclasses.replace(empty, step=moment.step or 0)
 
 
 def _packed(
@@ -197,7 +235,8 @@ def _packed(
         for model, values in properties(drawn, picture):
             models.setdefault(model.id, model)
             changed.append([list(models).index(model.id), values])
-        packed.append({"properties": changed, "data": data, "facts": list(picture.facts)})
+        told = {"title": picture.title, "facts": list(picture.facts)}
+        packed.append({"properties": changed, "data": data, **told})
     known = list(pictures)
     of = {}
     for step in steps:
@@ -206,12 +245,12 @@ def _packed(
         if nearest != step and VIEWS[name].of_step and VIEWS[name].basis is None:
             note = [f"of step {step} this page has no picture here: this is step {nearest}"]
         of[str(step)] = {"at": known.index(nearest), "note": note}
-    told = json.dumps({"of": of, "pictures": packed})
+    shown = json.dumps({"of": of, "pictures": packed})
     return {
         "name": name,
         "models": list(models.values()),
         "sources": drawn.sources,
-        "json": f'{told[:-1]}, "contents": [{", ".join(contents)}]}}',
+        "json": f'{shown[:-1]}, "contents": [{", ".join(contents)}]}}',
     }
 
 

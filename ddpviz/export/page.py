@@ -31,6 +31,7 @@ _TEMPLATE = """
 {% for part in parts %}
 <section>
 <h2>{{ part.heading }}</h2>
+<p class="finding" id="finding-{{ part.name }}">{{ part.finding | e }}</p>
 {{ embed(roots[loop.index]) }}
 <ul id="facts-{{ part.name }}">{% for fact in part.facts %}<li>{{ fact | e }}</li>{% endfor %}</ul>
 </section>
@@ -54,6 +55,7 @@ header b { color: var(--ddpviz-text); }
 h2 { font-size: 15px; margin: 22px 0 6px; }
 h3 { font-size: 13px; margin: 8px 0 4px; }
 p { color: var(--ddpviz-quiet); margin: 0 0 6px; }
+p.finding { color: var(--ddpviz-text); font-weight: bold; overflow-wrap: anywhere; }
 ul { margin: 4px 0 0; padding-left: 20px; color: var(--ddpviz-quiet); }
 li { overflow-wrap: anywhere; }
 .plans { display: flex; flex-wrap: wrap; gap: 8px 40px; align-items: flex-start; }

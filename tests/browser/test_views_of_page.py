@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from ddpviz.export.figures import HEADINGS
 from ddpviz.export.page import write_page
 from tests.browser.test_page import HOSTILE, Visit
-from tests.chromium import chromium, needs_chromium
+from tests.chromium import needs_chromium
 from tests.views.pictures import picture_of
 from tests.views.samples import sample_recording
 
@@ -31,12 +30,6 @@ _CURSOR = f"() => {{ {_COUNTDOWN}; return source('veil').data.x[0] }}"
 _END = f"() => {{ {_COUNTDOWN}; return source('veil').data.right[0] }}"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Visit:
     return Visit(browser, write_page(sample_recording(steps=4), tmp_path / "page.html"))
@@ -44,6 +37,10 @@ def visit(browser: Any, tmp_path: Path) -> Visit:
 
 def titles(visit: Visit) -> dict[str, str]:
     return dict(zip(HEADINGS, visit.page.evaluate(_TITLES), strict=True))
+
+
+def finding(visit: Visit, name: str) -> str:
+    return str(visit.page.locator(f"#finding-{name}").inner_text())
 
 
 def facts(visit: Visit, name: str) -> list[str]:
@@ -54,7 +51,7 @@ def test_every_view_is_there_offline_with_its_finding(visit: Visit) -> None:
     recording = sample_recording(steps=4)
     for name, title in titles(visit).items():
         picture = picture_of(recording, name)
-        assert title == picture.title, name
+        assert title == finding(visit, name) == picture.title, name
         assert facts(visit, name) == list(picture.facts)
     headings = visit.page.locator("h2").all_inner_texts()
     assert headings[: len(HEADINGS)] == list(HEADINGS.values())
@@ -69,7 +66,7 @@ def test_they_follow_the_selector(visit: Visit) -> None:
         shown = titles(visit)
         for name in ("countdown", "finalize", "buffers", "forward_graph"):
             picture = picture_of(recording, name, step)
-            assert shown[name] == picture.title, (name, step)
+            assert shown[name] == finding(visit, name) == picture.title, (name, step)
             assert facts(visit, name) == list(picture.facts)
         lanes = len(picture_of(recording, "countdown", step).y_labels or ())
         assert len(visit.page.evaluate(_TEXTS)) == lanes

@@ -14,7 +14,7 @@ from ddpviz import Session
 from ddpviz.explorer import registry
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.selector import selectable
-from tests.explorer.waiting import until
+from tests.waiting import until
 
 WIDTH_PX = 1000
 

@@ -13,8 +13,8 @@ from ddpviz.explorer.broadcaster import BROADCASTER
 from ddpviz.views import live_timeline
 from tests.explorer.material import Stream
 from tests.explorer.test_broadcaster import Browser
-from tests.explorer.waiting import until
 from tests.views.samples import ZERO_NS
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -21,7 +21,11 @@ from tests.views.samples import sample_recording
 recording = sample_recording()
 Explorer(recording)
 """
-_IS_READY = "window.jupyterapp?.serviceManager.kernels.running().next().done === false"
+#: A cell that is run before that may run nothing.
+_READY = """() => {
+  const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel
+  return kernel?.connectionStatus == "connected" && kernel.status == "idle"
+}"""
 
 
 def command(page: Any, name: str, wait: bool = True) -> None:
@@ -36,10 +40,9 @@ def stills(page: Any) -> Any:
 def test_the_last_picture_takes_the_place_of_a_widget_that_is_gone(tmp_path: Path) -> None:
     with jupyterlab(tmp_path, [CELL]) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1366, "height": 768})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.goto(address)
-        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-        page.wait_for_function(_IS_READY)
+        page.wait_for_function(_READY)
         command(page, "notebook:run-cell", wait=False)
         page.wait_for_selector(".ddpviz-explorer .bk-Figure")
         assert page.locator(".ddpviz-still").count() == 1

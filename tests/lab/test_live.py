@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from ddpviz.views.live_views import VIEWS
 from tests.chromium import needs_chromium
 from tests.lab.conftest import Lab
 from tests.lab.servers import TOKEN, notebook
@@ -34,6 +35,7 @@ session.start()
 #: Runs until a file is there.
 _BUSY = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
 _CARD = ".ddpviz-sidebar .ddpviz-card"
+_VIEWS = tuple(VIEWS)
 #: The notebook is the current one, and its kernel takes a cell: what is run before may run nothing.
 _KERNEL_IS_READY = """(path) => {
   const context = window.jupyterapp.shell.currentWidget?.sessionContext
@@ -109,10 +111,18 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
     page.run_next_cell()
     page.see(f"{_CARD} .ddpviz-facts", "steps/s")
     page.see(".ddpviz-status-button", "steps/s")
-    for view in ("timeline", "steps", "plan"):
+    for view in _VIEWS:
         page.command("ddpviz:open-panel", view=view)
-        page.see(".ddpviz-view .bk-Figure")
+        page.see(f".ddpviz-view [aria-label={view}] .bk-Figure")
+        page.see(f".ddpviz-view [aria-label={view}] .ddpviz-figure-title:not(:empty)")
     page.page.screenshot(path=str(tmp_path / "panels.png"))
+
+    # A replay stays at its step; the bar above it follows again.
+    page.command("ddpviz:open-panel", view="countdown")
+    page.see(".ddpviz-replay button", "Play").click()
+    page.see(".ddpviz-replay button", "Pause").click()
+    page.see(".ddpviz-view .ddpviz-follow", "Follow").click()
+    page.see(".ddpviz-view .ddpviz-follow", "Pause")
 
     # A cell runs: what is asked for in the sidebar does not wait for it.
     page.run_next_cell()
@@ -131,7 +141,9 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
 
     page.page.reload()
     page.ready()
-    page.page.wait_for_function("document.querySelectorAll('.ddpviz-panel').length === 3")
+    page.page.wait_for_function(
+        f"document.querySelectorAll('.ddpviz-panel').length === {len(_VIEWS)}"
+    )
     page.see(".ddpviz-view .bk-Figure")
     page.page.screenshot(path=str(tmp_path / "reloaded.png"))
     page.see(f"{_CARD} [data-action=stop]").click()

@@ -1,6 +1,7 @@
 /** BokehJS of the kernel's own version, kept apart from any other Bokeh of the page. */
 
 import type { Json } from './protocol';
+import { measureOnPaintedCanvas } from './text-width';
 
 export interface BokehSelection {
   indices: readonly number[];
@@ -45,6 +46,8 @@ export interface BokehViews extends Iterable<BokehView> {
 export interface BokehRoot {
   readonly version: string;
   readonly documents: BokehDocument[];
+  /** One of its modules; throws where it has none of that name. */
+  require?(name: string): unknown;
   readonly embed: {
     embed_item(item: object, target: HTMLElement): Promise<BokehViews>;
   };
@@ -96,6 +99,11 @@ export function evaluate(source: string, version: string): BokehRoot {
     throw new Error(
       `The kernel sent BokehJS ${root.Bokeh.version} for figures of Bokeh ${version}: restart it.`
     );
+  }
+  try {
+    measureOnPaintedCanvas(root.Bokeh.require?.('core/graphics'));
+  } catch {
+    // Another version has other modules: texts are then measured as it does by itself.
   }
   return root.Bokeh;
 }
