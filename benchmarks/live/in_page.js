@@ -5,7 +5,7 @@
   const text = new TextDecoder();
   const empty = () => ({ received: [], drawn: [], painted: [], inputs: [], ticks: [] });
   let kept = empty();
-  let ticking = false;
+  let ticking = 0;
 
   /** Of a kernel's message, as jupyter_server's protocol "v1.kernel.websocket" lays it out. */
   const note = (data) => {
@@ -76,10 +76,8 @@
   }, 200);
 
   const tick = () => {
-    if (ticking) {
-      kept.ticks.push(now());
-      requestAnimationFrame(tick);
-    }
+    kept.ticks.push(now());
+    ticking = requestAnimationFrame(tick);
   };
 
   window.ddpvizMeter = {
@@ -91,8 +89,8 @@
     },
     /** Note when each animation frame begins, or no longer. */
     tick(on) {
-      if (on && !ticking) requestAnimationFrame(tick);
-      ticking = on;
+      cancelAnimationFrame(ticking);
+      if (on) ticking = requestAnimationFrame(tick);
     },
     /** The plot of a view: what its tools are asked for. */
     async plot(name) {

@@ -145,7 +145,7 @@ def _pan(lab: Lab, x: float, y: float) -> None:
 
 def _stepped(lab: Lab, part: str) -> Row:
     """From a click on "previous step" until that step is painted; the kernel draws it."""
-    x, y = lab.page.call(_MIDDLE, '.ddpviz-panel [data-title="Previous step"]')
+    x, y = lab.page.call(_MIDDLE, '.ddpviz-panel [data-title^="Previous step"]')
     spent = []
     for _ in range(_STEPS):
         before = int(lab.page.call("() => document.querySelector('.ddpviz-steps input').value"))

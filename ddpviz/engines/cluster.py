@@ -26,6 +26,10 @@ from ddpviz.engines.ranks import EngineInfo, this_host
 
 _START_SECONDS = 120
 
+#: The hub takes a new engine at the second beat after it came: at ipyparallel's own 3 s that is 3 to
+#: 6 s of a start. An engine may miss as many seconds of beats as with ipyparallel's own numbers.
+_HEARTBEAT = ["--HeartMonitor.period=200", "--HeartMonitor.max_heartmonitor_misses=150"]
+
 
 @dataclasses.dataclass
 class Engines:
@@ -161,6 +165,7 @@ def _local_cluster() -> tuple[Any, Path]:
         controller="local",
         engines="local",
         config=_config(command),
+        controller_args=_HEARTBEAT,
         delay=0,
         shutdown_atexit=False,  # the session does it, and the guard where it cannot
         log_level=logging.CRITICAL,

@@ -28,7 +28,8 @@ _GRACE_SECONDS = 2.0
 _DYING_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _LATE_BATCH_SECONDS = 0.5
-_LATE_OUTPUT_SECONDS = 1.0
+#: What an engine printed before it answered comes on another way, through two more processes.
+_LATE_OUTPUT_SECONDS = 5.0
 _AGAIN_SECONDS = 10.0
 
 
@@ -150,7 +151,8 @@ def ask(
         for rank, (member, reply) in list(waiting.items()):
             if reply.done():
                 outcomes[rank] = _outcome(engines, member, reply, directory)
-                heard_from.append(reply)
+                if outcomes[rank].report is not None:
+                    heard_from.append(reply)
             elif cluster.dead(engines, member.engine, member.info):
                 outcomes[rank] = _death(engines, member, directory)
             else:

@@ -88,8 +88,10 @@ def the_third_waits_for_the_first(runs: Runs) -> None:
     for found in runs["cut"]:
         enqueued, running = rows(found, "c10d::broadcast_"), rows(found, "gloo:broadcast")
         assert len(enqueued) == len(running) == 8
-        for first, third in zip(running, enqueued[2:], strict=False):
-            assert third["begin"] >= first["end"]
+        # gloo has two threads, so the second may run before the first: count what has ended.
+        for number, launched in enumerate(enqueued):
+            ended = [row for row in running if row["end"] <= launched["begin"]]
+            assert len(ended) >= number - 1
 
 
 @proves("broadcast-is-cheap")

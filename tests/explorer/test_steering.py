@@ -83,7 +83,12 @@ def test_start_and_stop(front: Front, session: str) -> None:
     before = until_state(front, status="training")["step"]
     front.watch(session, "timeline", "steps", "plan")
     front.until_step(before + 3, seconds=30)
-    state = state_of(front)
+
+    def rated() -> dict[str, Any] | None:  # tables are brought up to date twice a second
+        state = state_of(front)
+        return None if state["steps_per_second"] is None else state
+
+    state = until(rated, 30) or {}
     assert state["steps_per_second"] > 0 and 0 <= state["exposed_share"] <= 1
     assert front.request("stop", session=session)["outcome"] == "stopped"
     until_state(front, status="idle")
