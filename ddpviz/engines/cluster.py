@@ -26,8 +26,8 @@ from ddpviz.engines.ranks import EngineInfo, this_host
 
 _START_SECONDS = 120
 
-#: The hub takes a new engine at the second beat after it came: at ipyparallel's own 3 s that is 3 to
-#: 6 s of a start. An engine may miss as many seconds of beats as with ipyparallel's own numbers.
+#: The hub takes a new engine at the second beat after it came: at ipyparallel's own 3 s that is
+#: 3 to 6 s of a start. An engine may miss as many seconds of beats as with ipyparallel's numbers.
 _HEARTBEAT = ["--HeartMonitor.period=200", "--HeartMonitor.max_heartmonitor_misses=150"]
 
 
