@@ -37,6 +37,7 @@ class Engines:
     ``connected``: the client is ours, so it closes with the session.
 
     ``ids``: the engines in use, in the order of their ranks; they change on a restart.
+    ``controller``: the process that messages go through, where it was started from here.
     """
 
     client: Any
@@ -45,7 +46,8 @@ class Engines:
     ids: list[int]
     connected: bool = True
     profile: Path | None = None
-    launchers: dict[int, Any] = dataclasses.field(default_factory=dict)
+    launchers: launched.Launchers = dataclasses.field(default_factory=dict)
+    controller: Any = None
 
 
 def connect(count: int, cluster: Any, give_up: Callable[[], str] = str) -> Engines:
@@ -74,11 +76,7 @@ def connect(count: int, cluster: Any, give_up: Callable[[], str] = str) -> Engin
         if not engines.owned:
             engines.client = _client(cluster)
             return _take(engines, count)
-        with Progress("starting engines", count) as progress:
-            cluster.start_cluster_sync(n=count)
-            engines.launchers = launched.launchers(cluster)
-            engines.client = _client(cluster)
-            engines.ids = _wait(engines, count, set(), progress, give_up)
+        _start(engines, count, give_up)
     except BaseException:
         close(engines)
         raise
@@ -94,12 +92,27 @@ def restart(engines: Engines, count: int, lost: set[int], give_up: Callable[[], 
     if engines.cluster is None or not engines.cluster.engines:
         _take(engines, count, lost)
         return
+    ended = controller_ending(engines)
+    if ended:
+        close(engines)  # its engines wait for one that is gone
+        if engines.profile is None:
+            raise SessionError(f"found that {ended}, expected one that runs: make a new session")
+        engines.cluster, engines.profile = _local_cluster()
+        _start(engines, count, give_up)
+        return
     old = set(engines.client.ids)
     with Progress("restarting engines", count) as progress:
         kill(engines)  # a rank that hangs would let its 5 s after SIGTERM pass
         engines.cluster.restart_engines_sync()
         engines.launchers = launched.launchers(engines.cluster)
         engines.ids = _wait(engines, count, old, progress, give_up)
+
+
+def controller_ending(engines: Engines) -> str:
+    """Why no engine can be asked any more, "" while its controller runs, or is not ours to see."""
+    if engines.controller is None or engines.controller.process.is_running():
+        return ""
+    return f"its cluster's controller has ended: {launched.ending(engines.controller)}"
 
 
 def close(engines: Engines) -> None:
@@ -111,6 +124,8 @@ def close(engines: Engines) -> None:
             engines.client.close()
     finally:
         if engines.owned:
+            if controller_ending(engines):
+                launched.kill_children(engines.controller)  # its schedulers
             engines.cluster.stop_cluster_sync()
         if engines.profile is not None:
             shutil.rmtree(engines.profile, ignore_errors=True)
@@ -184,6 +199,16 @@ def _config(command: list[str]) -> Any:
     path = os.pathsep.join(part for part in [root, os.environ.get("PYTHONPATH", "")] if part)
     config.BaseLauncher.environment = {"PYTHONPATH": path}
     return config
+
+
+def _start(engines: Engines, count: int, give_up: Callable[[], str]) -> None:
+    """Start the cluster, and connect to it."""
+    with Progress("starting engines", count) as progress:
+        engines.cluster.start_cluster_sync(n=count)
+        engines.launchers = launched.launchers(engines.cluster)
+        engines.controller = launched.controller(engines.cluster)
+        engines.client = _client(engines.cluster)
+        engines.ids = _wait(engines, count, set(), progress, give_up)
 
 
 def _of_profile(name: str) -> Any:

@@ -59,11 +59,15 @@ class Crew:
         self._fingerprints = 0
         self._directory = directory
         self._recording = recording
-        self._give_up = give_up
+        self._asked_to_give_up = give_up
         self._feed = Feed(recording.append)
         self._lives: Counter[int] = Counter()
         self._born_step = 0
         self._stepping = False
+
+    def lost(self) -> str:
+        """Why no rank can be asked any more, "" for not."""
+        return clusters.controller_ending(self.engines)
 
     def form(self) -> None:
         """Ranks on engines, and their process group."""
@@ -102,7 +106,7 @@ class Crew:
         found = self.leave()
         if found is not None:
             say(found.summary)  # no call will raise it
-        clusters.restart(self.engines, count, lost, self._give_up)
+        clusters.restart(self.engines, count, lost, self._asked_to_give_up)
         self.failure, self.members = None, []
         self.form()
 
@@ -254,6 +258,9 @@ class Crew:
                 salvage.note(Failure(error.rank, step, now_ns, *said))
             error.remarks = tuple(salvage.remarks())
         return error
+
+    def _give_up(self) -> str:
+        return self._asked_to_give_up() or self.lost()
 
     def _save(self, salvage: Salvage, outcomes: dict[int, tasks.Outcome]) -> set[int]:
         """Take in what ranks that cannot say so any more recorded; which these are."""

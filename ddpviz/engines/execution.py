@@ -124,7 +124,7 @@ class Execution:
         if since is not None and time.monotonic() - since > _CANCEL_SECONDS:
             return f"it was cancelled and did not end within {_CANCEL_SECONDS:g} s"
         failure = self._crew.failure
-        return "" if failure is None else f"the session failed ({failure.summary})"
+        return self._crew.lost() if failure is None else f"the session failed ({failure.summary})"
 
     def _went_wrong(
         self, outcomes: dict[int, tasks.Outcome], bad: dict[int, tasks.Outcome]

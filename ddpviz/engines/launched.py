@@ -8,6 +8,7 @@ starts its engines otherwise (SSH, Slurm, MPI) has none.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from typing import Any
 
@@ -24,6 +25,12 @@ def launchers(cluster: Any) -> Launchers:
         for launcher in getattr(engine_set, "launchers", {}).values()
         if getattr(launcher, "process", None) is not None
     }
+
+
+def controller(cluster: Any) -> Any:
+    """The launcher of a cluster's controller, None where that is no process of ours."""
+    found = cluster.controller
+    return found if getattr(found, "process", None) is not None else None
 
 
 def ending(launcher: Any) -> str:
@@ -62,3 +69,14 @@ def kill(found: Launchers) -> None:
                 process.kill()
             except psutil.NoSuchProcess:
                 pass
+
+
+def kill_children(launcher: Any) -> None:
+    """End what a process of ours that has ended left behind, in the group that it led."""
+    group = launcher.process.pid
+    for process in psutil.process_iter():
+        try:
+            if os.getpgid(process.pid) == group != process.pid:
+                process.kill()
+        except (ProcessLookupError, psutil.NoSuchProcess, psutil.AccessDenied):
+            pass
