@@ -9,47 +9,28 @@ from bokeh.models import (
     BoxZoomTool,
     CDSView,
     ColumnDataSource,
-    DataRenderer,
     FixedTicker,
     Glyph,
     GlyphRenderer,
     GroupFilter,
-    HoverTool,
-    PanTool,
     PlainText,
     Quad,
     Range1d,
-    ResetTool,
-    SaveTool,
     Scatter,
     Segment,
     Text,
     Title,
-    WheelZoomTool,
 )
 from bokeh.plotting import figure
 
 from ddpviz.views.columns import Columns
 from ddpviz.views.legend import add_legend
+from ddpviz.views.look import FONT, HATCH, add_tools, quiet_axes, themed_texts
 from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
 from ddpviz.views.source import is_construction
 
-#: Every value is escaped by BokehJS (no ``{safe}``): names come from the user's model.
-_TOOLTIP = (
-    '<div style="margin: -5px; padding: 6px 8px; max-width: 420px; white-space: pre-line; '
-    "overflow-wrap: anywhere; font-size: 12px; "
-    "background: var(--ddpviz-background, var(--jp-layout-color1, #fff)); "
-    'color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328))">'
-    '<b>@head</b>\n@time\n<span style="opacity: 0.75">@detail</span></div>'
-)
-_FONT = "Helvetica, Arial, sans-serif"
-_HATCH: dict[str, Any] = {
-    "hatch_pattern": "hatch",
-    "hatch_scale": 7,
-    "hatch_weight": 1,
-    "hatch_alpha": 0.4,
-}
+_HATCH: dict[str, Any] = {"hatch_pattern": "hatch", **HATCH}
 #: Characters of a title that fit beside each other at 1366 px.
 _LONGEST_TITLE = 140
 #: Columns of rows that no glyph and no hover reads.
@@ -96,7 +77,7 @@ def lane_labels(rows: Rows) -> tuple[list[float], dict[float | str, Any]]:
 def step_figure(rows: Rows) -> StepFigure:
     """One step as a figure; :func:`apply_theme` gives it its colours."""
     plot = figure(
-        title=Title(text=title_text(rows), text_font_size="15px", text_font=_FONT),
+        title=Title(text=title_text(rows), text_font_size="15px", text_font=FONT),
         x_range=Range1d(*x_bounds(rows)),
         y_range=Range1d(rows.height_px, 0),
         frame_height=round(rows.height_px),
@@ -111,7 +92,9 @@ def step_figure(rows: Rows) -> StepFigure:
     sources = {name: ColumnDataSource(columns) for name, columns in contents(rows).items()}
     drawn = _draw(plot, sources)
     _axes(plot, rows)
-    _tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")])
+    zoom = BoxZoomTool(dimensions="width")
+    add_tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")], zoom)
+    plot.toolbar.active_drag = zoom
     drawn |= add_legend(plot, rows, sources, _HATCH)
     return StepFigure(plot, sources, {name: renderer.glyph for name, renderer in drawn.items()})
 
@@ -152,7 +135,7 @@ def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, Glyph
         text_baseline="baseline",
         text_font_size="11px",
         text_font_style="bold",
-        text_font={"value": _FONT},
+        text_font={"value": FONT},
     )
     renderers = {}
     for name, glyph in glyphs.items():
@@ -169,28 +152,7 @@ def _axes(plot: figure, rows: Rows) -> None:
     plot.yaxis.major_label_overrides = texts
     plot.xaxis.axis_label = axis_label(rows)
     plot.ygrid.visible = False
-    for axis in (*plot.xaxis, *plot.yaxis):
-        axis.axis_line_color = None
-        axis.major_tick_line_color = None
-        axis.minor_tick_line_color = None
-        axis.major_label_text_font_size = "11px"
-        axis.major_label_text_font = _FONT
-        axis.axis_label_text_font_size = "12px"
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font = _FONT
-
-
-def _tools(plot: figure, with_hover: list[DataRenderer]) -> None:
-    hover = HoverTool(
-        tooltips=_TOOLTIP, renderers=with_hover, point_policy="follow_mouse", show_arrow=False
-    )
-    zoom = BoxZoomTool(dimensions="width")
-    wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
-    plot.add_tools(hover, zoom, PanTool(dimensions="width"), wheel, ResetTool(), SaveTool())
-    plot.toolbar.active_drag = zoom
-    plot.toolbar.active_scroll = wheel
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
+    quiet_axes(plot, "12px")
 
 
 def apply_theme(drawn: StepFigure, theme: Theme) -> None:
@@ -209,8 +171,7 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
     box = {"fill_color": theme.exposed_fill, "line_color": theme.exposed_line}
     mark = {"fill_color": theme.text, "line_color": theme.background}
     pairs: list[tuple[Any, dict[str, Any]]] = [
-        (plot.title, {"text_color": theme.text}),
-        (plot.legend[0], {"label_text_color": theme.text}),
+        *themed_texts(plot, theme),
         (plot.xgrid[0], {"grid_line_color": theme.grid}),
         (glyphs["ticks"], {"line_color": theme.tick}),
         (glyphs["labels"], {"text_color": theme.exposed_text}),
@@ -222,8 +183,4 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
         (glyphs["key derived"], {"hatch_color": theme.text, "line_color": theme.quiet_text}),
     ]
     pairs += [(glyphs[kind], {"hatch_color": theme.hatch}) for kind in SPANS]
-    for axis in (*plot.xaxis, *plot.yaxis):
-        pairs.append(
-            (axis, {"major_label_text_color": theme.text, "axis_label_text_color": theme.text})
-        )
     return pairs

@@ -10,7 +10,8 @@ from bokeh.models import ColumnDataSource, Text
 from ddpviz.views import live_canvas
 from ddpviz.views.columns import Columns, Row, columns
 from ddpviz.views.live import LiveFigure, Pairs, Picture, lane_axis, untypeset
-from ddpviz.views.live_canvas import FONT, Canvas, Kind
+from ddpviz.views.live_canvas import Canvas, Kind
+from ddpviz.views.look import FONT
 from ddpviz.views.palette import Theme
 
 #: Grey of what is as it should be: in a theme that of :data:`_QUIET`, apart from ink.

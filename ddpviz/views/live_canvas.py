@@ -13,40 +13,25 @@ from bokeh.models import (
     Glyph,
     GlyphRenderer,
     GroupFilter,
-    HoverTool,
     Legend,
     LegendItem,
-    PanTool,
     Quad,
     Range1d,
-    ResetTool,
-    SaveTool,
     Segment,
     TapTool,
     Title,
-    WheelZoomTool,
 )
 from bokeh.plotting import figure
 
 from ddpviz.views.columns import Columns, columns
 from ddpviz.views.live import Pairs
+from ddpviz.views.look import FONT, HATCH, add_tools, quiet_axes, themed_texts
 from ddpviz.views.palette import Theme
 
-FONT = "Helvetica, Arial, sans-serif"
 #: Columns of the sources of bars and of marks.
 BAR_COLUMNS = ("kind", "left", "right", "top", "bottom", "step", "head", "time", "detail")
 MARK_COLUMNS = ("x", "top", "bottom", "head", "time", "detail")
 TEXTS = ("kind", "head", "time", "detail", "text", "align", "baseline")
-
-#: Every value is escaped by BokehJS (no ``{safe}``): names come from the user's model.
-_TOOLTIP = (
-    '<div style="margin: -5px; padding: 6px 8px; max-width: 420px; white-space: pre-line; '
-    "overflow-wrap: anywhere; font-size: 12px; "
-    "background: var(--ddpviz-background, var(--jp-layout-color1, #fff)); "
-    'color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328))">'
-    '<b>@head</b>\n@time\n<span style="opacity: 0.75">@detail</span></div>'
-)
-_HATCH = {"hatch_pattern": "/", "hatch_scale": 7, "hatch_weight": 1, "hatch_alpha": 0.4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +65,11 @@ class Canvas:
         """What the theme sets."""
         plot = self.plot
         pairs: Pairs = [
-            (plot.title, {"text_color": theme.text}),
+            *themed_texts(plot, theme),
             (plot.xgrid[0], {"grid_line_color": theme.grid}),
             (plot.ygrid[0], {"grid_line_color": theme.grid}),
             (self.drawn["marks"].glyph, {"line_color": theme.quiet_text}),
         ]
-        if plot.legend:
-            pairs.append((plot.legend[0], {"label_text_color": theme.text}))
         for name, kind in self.kinds.items():
             for key in (name, f"key {name}"):
                 if key not in self.drawn:
@@ -96,9 +79,6 @@ class Canvas:
                     pairs.append((glyph, {"fill_color": theme.exposed_line}))
                 elif kind.hatched:
                     pairs.append((glyph, {"hatch_color": theme.hatch}))
-        for axis in (*plot.xaxis, *plot.yaxis):
-            colours = {"major_label_text_color": theme.text, "axis_label_text_color": theme.text}
-            pairs.append((axis, colours))
         return pairs
 
 
@@ -131,16 +111,10 @@ def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: 
     hovered = list(drawn.values())
     keys, items = _legend(plot, kinds)
     drawn |= keys
-    _axes(plot, x_label, y_label)
-    hover = HoverTool(
-        tooltips=_TOOLTIP, renderers=hovered, point_policy="follow_mouse", show_arrow=False
-    )
-    wheel = WheelZoomTool(dimensions="width", modifiers="ctrl")
+    plot.xaxis.axis_label, plot.yaxis.axis_label = x_label, y_label
+    quiet_axes(plot, "11px")
     tap = TapTool(renderers=[drawn[name] for name in kinds])
-    plot.add_tools(hover, PanTool(dimensions="width"), wheel, tap, ResetTool(), SaveTool())
-    plot.toolbar.active_scroll = wheel
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
+    add_tools(plot, hovered, tap)
     rare = {name: item for name, item in items.items() if kinds[name].rare}
     return Canvas(plot, sources, drawn, kinds, rare)
 
@@ -158,7 +132,7 @@ def marks(rows: list[dict[str, Any]]) -> Columns:
 def _quad(kind: Kind, edges: dict[str, Any]) -> Glyph:
     if kind.colour is None:
         return Quad(**edges, line_color=None)  # 200 outlines would be all that is seen
-    hatch: dict[str, Any] = _HATCH if kind.hatched else {}
+    hatch: dict[str, Any] = {"hatch_pattern": "/", **HATCH} if kind.hatched else {}
     colour = kind.colour
     return Quad(**edges, fill_color=colour, line_color=colour, line_width=0.75, **hatch)
 
@@ -197,17 +171,3 @@ def _legend(
     )
     plot.add_layout(legend, "above")
     return renderers, items
-
-
-def _axes(plot: figure, x_label: str, y_label: str) -> None:
-    plot.xaxis.axis_label = x_label
-    plot.yaxis.axis_label = y_label
-    for axis in (*plot.xaxis, *plot.yaxis):
-        axis.axis_line_color = None
-        axis.major_tick_line_color = None
-        axis.minor_tick_line_color = None
-        axis.major_label_text_font_size = "11px"
-        axis.major_label_text_font = FONT
-        axis.axis_label_text_font_size = "11px"
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font = FONT

@@ -9,7 +9,8 @@ from bokeh.models import ColumnDataSource, Quad, Text
 from ddpviz.views import live_canvas
 from ddpviz.views.columns import Columns, columns
 from ddpviz.views.live import LiveFigure, LiveView, Moment, Pairs, Picture, lane_axis
-from ddpviz.views.live_canvas import FONT, Kind
+from ddpviz.views.live_canvas import Kind
+from ddpviz.views.look import FONT
 from ddpviz.views.palette import Theme
 from ddpviz.views.plan_facts import plan_basis, plan_facts
 from ddpviz.views.plan_rows import PlanRows, plan_rows
