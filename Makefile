@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt --edita
 EXTENSION := ddpviz/labextension/static/style.js
 EXPLORER := ddpviz/explorer/static/explorer.js
 EXTENSION_SOURCES := $(shell find labextension/src labextension/style labextension/schema \
-	labextension/scripts -type f ! -name tour.json)
+	labextension/scripts -type f ! -name notebooks.json)
 SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
 
 .DEFAULT_GOAL := help
@@ -52,7 +52,7 @@ wheel: $(VENV)/installed-dev  ## dist/: a wheel and an sdist
 clean:  ## remove what was installed and built, but not runs/
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
 	rm -rf ddpviz/labextension ddpviz/explorer/static labextension/lib labextension/node_modules labextension/.yarn
-	rm -f labextension/src/tour.json
+	rm -f labextension/src/notebooks.json
 
 # --- what the targets above need ------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ labextension/node_modules/.yarn-state.yml: labextension/package.json labextensio
 	cd labextension && jlpm install --immutable
 	touch $@
 
-$(EXTENSION): $(EXTENSION_SOURCES) labextension/package.json notebooks/tour.ipynb \
+$(EXTENSION): $(EXTENSION_SOURCES) labextension/package.json $(wildcard notebooks/*.ipynb) \
 		labextension/node_modules/.yarn-state.yml
 	cd labextension && jlpm build:prod
 	touch $@

@@ -1,4 +1,4 @@
-"""Puts the tour notebook into a folder and opens JupyterLab at it."""
+"""Puts the notebooks into a folder and opens JupyterLab at the tour."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ TOUR_NAME = "tour.ipynb"
 
 
 def place_tour(folder: Path) -> Path:
-    """Make sure that ``folder`` has the tour; its path there.
+    """Make sure that ``folder`` has the tour and the notebooks that it points to; the tour's path.
 
-    A tour that is there already is left as it is: its reader may have changed it. Raises OSError.
+    One that is there already is left as it is: its reader may have changed it. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / TOUR_NAME
-    if not path.exists():
-        shutil.copyfile(_source(), path)
-    return path
+    for notebook in sorted(_source().glob("*.ipynb")):
+        path = folder / notebook.name
+        if not path.exists():
+            shutil.copyfile(notebook, path)
+    return folder / TOUR_NAME
 
 
 def open_lab(tour: Path, *, browser: bool, allow_root: bool) -> NoReturn:
@@ -42,6 +43,6 @@ def open_lab(tour: Path, *, browser: bool, allow_root: bool) -> NoReturn:
 
 
 def _source() -> Path:
-    """The tour in the installed package; in a checkout, where it is written."""
-    shipped = Path(__file__).parent / TOUR_NAME
-    return shipped if shipped.exists() else Path(__file__).parents[2] / "notebooks" / TOUR_NAME
+    """The notebooks in the installed package; in a checkout, where they are written."""
+    shipped = Path(__file__).parent / "notebooks"
+    return shipped if shipped.exists() else Path(__file__).parents[2] / "notebooks"

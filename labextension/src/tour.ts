@@ -2,28 +2,31 @@ import { PathExt } from '@jupyterlab/coreutils';
 import type { Contents } from '@jupyterlab/services';
 import { ServerConnection } from '@jupyterlab/services';
 
-import tour from './tour.json';
+import notebooks from './notebooks.json';
 
 const TOUR_NAME = 'tour.ipynb';
 
 /**
- * Make sure that `folder` has the tour, and return its path there.
+ * Make sure that `folder` has the tour and the notebooks that it points to, and return the tour's
+ * path there.
  *
- * A tour that is there already is left as it is: its reader may have changed it.
+ * One that is there already is left as it is: its reader may have changed it.
  */
 export async function placeTour(
   contents: Contents.IManager,
   folder: string
 ): Promise<string> {
-  const path = PathExt.join(folder, TOUR_NAME);
-  if (!(await exists(contents, path))) {
-    await contents.save(path, {
-      type: 'notebook',
-      format: 'json',
-      content: tour
-    });
+  for (const [name, content] of Object.entries(notebooks)) {
+    const path = PathExt.join(folder, name);
+    if (!(await exists(contents, path))) {
+      await contents.save(path, {
+        type: 'notebook',
+        format: 'json',
+        content
+      });
+    }
   }
-  return path;
+  return PathExt.join(folder, TOUR_NAME);
 }
 
 async function exists(

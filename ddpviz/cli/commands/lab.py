@@ -10,7 +10,8 @@ from ddpviz.cli.errors import CommandError
 NAME = "lab"
 SUMMARY = "JupyterLab with the extension, at the tour"
 DESCRIPTION = (
-    "Open JupyterLab in a folder, at the tour notebook; a tour that is there already is kept."
+    "Open JupyterLab in a folder, at the tour notebook, with those on the article's parts beside "
+    "it; what is there already is kept."
 )
 EXAMPLE = "ddpviz lab tour --no-browser"
 

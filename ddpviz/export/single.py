@@ -1,0 +1,46 @@
+"""One view of one step as a Bokeh figure that stands still."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bokeh.models import LayoutDOM
+
+from ddpviz.explorer.follow import Follower
+from ddpviz.views.follow import colour_plot
+from ddpviz.views.live import show
+from ddpviz.views.live_views import VIEWS
+from ddpviz.views.palette import AUTO
+from ddpviz.views.timeline import timeline
+
+if TYPE_CHECKING:
+    from ddpviz.recording import Recording
+
+_WIDTH_PX = 960
+
+
+def single(
+    recording: Recording, view: str, step: int | None = None, *, theme: str = AUTO
+) -> LayoutDOM:
+    """A view of a recording, as the explorer has it: of one step, or of the newest.
+
+    ``view``: a name of :data:`ddpviz.views.live_views.VIEWS`. ``theme``: as for
+    :func:`ddpviz.views.timeline.timeline`. Steps -1, -2, … are the constructions of DDP modules.
+    Raises ValueError for an unknown view, step or theme, and for a recording without steps.
+    """
+    if view not in VIEWS:
+        raise ValueError(f"found the view {view!r}, expected one of {', '.join(VIEWS)}")
+    follower = Follower(recording)
+    try:
+        moment = follower.moment(step, "nothing was recorded yet: train a step first", _WIDTH_PX)
+    finally:
+        follower.close()
+    if moment.step is None:
+        raise ValueError(moment.hint)
+    if view == "timeline":
+        # A live one has its legend from the browser, which is told of each step there.
+        return timeline(recording, moment.step, theme=theme)
+    drawn = VIEWS[view].draw()
+    show(drawn, VIEWS[view].picture(moment))
+    colour_plot(drawn.plot, drawn.themed, theme)
+    return drawn.plot

@@ -1,0 +1,166 @@
+"""The article's parts as notebooks: they run, show all there is to show, and say what is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddpviz.demonstrations import demonstrations
+from ddpviz.explain import claims
+from tests.lab.notebooks import FOLDER, PARTS, chapters, code, prose
+
+nbformat = pytest.importorskip("nbformat")
+
+#: Run before the last cell, which ends the session: what the run left in the kernel.
+_FACTS = """
+import json
+parts = recording.construction()
+buffers = recording.buffers()
+plans = recording.plans()
+print(json.dumps({
+    "collectives": parts.groupby("construction")["collectives"].sum().tolist(),
+    "whys": sorted(buffers["why"].unique()),
+    "broadcasts": sorted({int(one) for one in buffers["broadcasts"]}),
+    "reasons": sorted(plans["reason"].unique()),
+    "walked": len(recording.notes(ddpviz.events.Walk)),
+    "remarks": [remark for note in recording.notes(ddpviz.events.Walk, rank=0)
+                for remark in recording.walk(note.step).remarks],
+    "replicas": {what: [bool(one) for one in rows["equal"]]
+                 for what, rows in recording.replicas().groupby("what")},
+    "missing": recording.missing,
+}))
+"""
+
+
+def read(name: str) -> Any:
+    return nbformat.read(FOLDER / name, as_version=4)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Both notebooks with their outputs, and what was asked before the end under "facts"."""
+    nbclient = pytest.importorskip("nbclient")
+    found: dict[str, Any] = {}
+    for name in PARTS:
+        notebook = read(name)
+        notebook.cells.insert(-1, nbformat.v4.new_code_cell(_FACTS))
+        folder = str(tmp_path_factory.mktemp("parts"))
+        resources = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
+        asked = notebook.cells.pop(-2)
+        notebook.metadata["facts"] = json.loads(asked.outputs[-1]["text"])
+        found[name] = notebook
+    return found
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_it_is_committed_without_outputs(name: str) -> None:
+    notebook = read(name)
+    nbformat.validate(notebook)
+    assert all(not cell.get("outputs") for cell in notebook.cells)
+    assert notebook.cells[-1].source == "session.close()"
+    assert len({cell["id"] for cell in notebook.cells}) == len(notebook.cells)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_numbers_are_shown_and_not_written(name: str) -> None:
+    for text in prose(read(name)):
+        # Names of the parts and of a rank are no measured numbers.
+        assert re.findall(r"\d+", re.sub(r"[Pp]art \d|[Rr]ank 0", "", text)) == [], text
+
+
+def test_every_claim_and_every_demonstration_has_its_chapter() -> None:
+    source = "\n".join(code(read(name)) for name in PARTS)
+    assert {*re.findall(r'demonstrate\("([^"]+)"\)', source)} == {d.name for d in demonstrations()}
+    assert [one.id for one in claims() if f'"{one.id}"' not in source] == []
+
+
+def test_the_tour_points_to_them_and_they_to_each_other() -> None:
+    texts = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("tour.ipynb", *PARTS)}
+    for name in PARTS:
+        assert f"({name})" in texts["tour.ipynb"]
+    assert f"({PARTS[1]})" in texts[PARTS[0]] and f"({PARTS[0]})" in texts[PARTS[1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARTS)
+def test_every_chapter_shows_something_and_no_cell_fails(ran: dict[str, Any], name: str) -> None:
+    notebook = ran[name]
+    for chapter in chapters(notebook):
+        kinds = {out["output_type"] for out in chapter.outputs}
+        assert "error" not in kinds, chapter.title
+        assert any(_shows(out) for out in chapter.outputs), chapter.title
+    tables = [out for one in chapters(notebook) for out in one.outputs if "<table" in _html(out)]
+    drawn = [out for one in chapters(notebook) for out in one.outputs if _is_drawn(out)]
+    assert len(tables) > 10 and len(drawn) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARTS)
+def test_only_the_first_cell_brings_bokehjs(ran: dict[str, Any], name: str) -> None:
+    first, *others = [cell for cell in ran[name].cells if cell.cell_type == "code"]
+    assert len(json.dumps(first.outputs)) > 1_000_000
+    assert max(len(json.dumps(cell.outputs)) for cell in others) < 300_000
+
+
+@pytest.mark.slow
+def test_part_1_is_what_the_constructor_does(ran: dict[str, Any]) -> None:
+    facts = ran[PARTS[0]].metadata["facts"]
+    said = _said(ran[PARTS[0]])
+    assert facts["missing"] == {}
+    # init_sync=False leaves out every collective of one construction, and of no other.
+    assert facts["collectives"].count(0) == 1
+    assert "1 distinct among 2 replicas" in said and "2 distinct among 2 replicas" in said
+    assert "17 of 17 parameters were ready" in said
+    assert "1 bucket: all parameters of one dtype and device" in said
+    assert facts["reasons"] == ["construction", "rebuild"]
+    assert "re-wrapped" in said
+
+
+@pytest.mark.slow
+def test_part_2_is_what_a_step_does(ran: dict[str, Any]) -> None:
+    facts = ran[PARTS[1]].metadata["facts"]
+    said = _said(ran[PARTS[1]])
+    assert facts["missing"] == {}
+    assert (facts["walked"], facts["remarks"]) == (2, [])
+    # Cut at a small threshold the same buffers go out in more broadcasts than one per dtype.
+    assert "10 broadcasts of 5928 bytes" in said and facts["broadcasts"] == [0, 1, 2, 10]
+    for why in ("without gradients", "in no_sync", "forward_sync_buffers is off", "it fired"):
+        assert any(why in one for one in facts["whys"]), why
+    assert all(facts["replicas"]["buffers after"])
+    assert not all(facts["replicas"]["buffers before"])
+    assert "2 of 12 parameters had no part in the forward" in said
+    before = said.index("set_runtime_stats_and_log"), said.index("_check_sync_bufs_pre_fwd")
+    assert before == tuple(sorted(before))
+
+
+def _said(notebook: Any) -> str:
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    return "\n".join(out.get("text", "") + _html(out) for out in outputs)
+
+
+def _html(out: Any) -> str:
+    return str(out.get("data", {}).get("text/html", ""))
+
+
+def _is_drawn(out: Any) -> bool:
+    return "Bokeh" in str(out.get("data", {}).get("application/javascript", "")) + _html(out)
+
+
+def _shows(out: Any) -> bool:
+    found = _html(out)
+    return "<table" in found or "ddpviz-walk" in found or _is_drawn(out)
+
+
+def test_all_are_put_into_a_folder_and_kept(tmp_path: Path) -> None:
+    from ddpviz.lab import place_tour
+
+    (tmp_path / PARTS[0]).write_text("changed by its reader")
+    place_tour(tmp_path)
+    assert (tmp_path / PARTS[0]).read_text() == "changed by its reader"
+    assert (tmp_path / PARTS[1]).read_bytes() == (FOLDER / PARTS[1]).read_bytes()
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*PARTS, "tour.ipynb"])
