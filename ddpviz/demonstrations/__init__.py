@@ -15,11 +15,12 @@ _HOMES = {
     "Demonstration": "demonstration",
     "demonstrate": "director",
     "demonstrations": "catalogue",
+    "families": "catalogue",
 }
-__all__ = ["Demonstrated", "Demonstration", "demonstrate", "demonstrations"]
+__all__ = ["Demonstrated", "Demonstration", "demonstrate", "demonstrations", "families"]
 
 if TYPE_CHECKING:
-    from ddpviz.demonstrations.catalogue import demonstrations
+    from ddpviz.demonstrations.catalogue import demonstrations, families
     from ddpviz.demonstrations.demonstration import Demonstration
     from ddpviz.demonstrations.director import demonstrate
     from ddpviz.demonstrations.result import Demonstrated

@@ -64,6 +64,11 @@ def _fired(excerpt: Excerpt) -> Fact:
     }
 
 
+def _decided_before(quiet: list[int], fired: list[int]) -> bool:
+    """Whether buffers were synced unless the forward before was a quiet one."""
+    return fired[1:] == [1 - one for one in quiet[:-1]]
+
+
 def _off(stage: Stage) -> None:
     stage.load("convnet", forward_sync_buffers=False, **_SMALL)
     stage.train(3)
@@ -131,6 +136,7 @@ def _hook(excerpt: Excerpt) -> Fact:
     }
 
 
+FAMILY = "Buffers"
 DEMONSTRATIONS = (
     Demonstration(
         name="buffer-broadcasts",
@@ -151,6 +157,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_batchnorm,
         fact=_sent,
+        holds=lambda fact: {*fact["broadcasts"]} == {len(fact["dtypes"])},
     ),
     Demonstration(
         name="around-no-sync",
@@ -165,6 +172,7 @@ DEMONSTRATIONS = (
         step=1,
         run=_around_no_sync,
         fact=_fired,
+        holds=lambda fact: _decided_before(fact["no_sync"], fact["fired"]),
     ),
     Demonstration(
         name="around-eval",
@@ -178,6 +186,7 @@ DEMONSTRATIONS = (
         step=1,
         run=_around_eval,
         fact=_fired,
+        holds=lambda fact: _decided_before(fact["no_grad"], fact["fired"]),
     ),
     Demonstration(
         name="buffers-off",
@@ -191,6 +200,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_off,
         fact=_fired,
+        holds=lambda fact: not any(fact["fired"]) and not any(fact["broadcasts"]),
     ),
     Demonstration(
         name="drift",
@@ -210,6 +220,11 @@ DEMONSTRATIONS = (
         step=3,
         run=_drifting,
         fact=_equal,
+        holds=lambda fact: (
+            all(fact["parameters_equal"])
+            and all(fact["buffers_after_equal"])
+            and not any(fact["buffers_before_equal"][1:])
+        ),
     ),
     Demonstration(
         name="reassigned-buffer",
@@ -225,6 +240,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_replacing,
         fact=_reassigned,
+        holds=lambda fact: all(fact["replaced"][1:]) and all(fact["broadcasts"]),
     ),
     Demonstration(
         name="post-forward-hook",
@@ -240,5 +256,10 @@ DEMONSTRATIONS = (
         step=3,
         run=_hooked,
         fact=_hook,
+        holds=lambda fact: (
+            all(fact["all_reduces"][1:])
+            and all(fact["buffers_equal"][1:])
+            and not any(fact["broadcasts"][1:])
+        ),
     ),
 )

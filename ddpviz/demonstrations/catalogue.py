@@ -15,6 +15,11 @@ def demonstrations() -> tuple[Demonstration, ...]:
     return tuple(one for family in _FAMILIES for one in family.DEMONSTRATIONS)
 
 
+def families() -> dict[str, tuple[Demonstration, ...]]:
+    """The same by what they are about."""
+    return {family.FAMILY: family.DEMONSTRATIONS for family in _FAMILIES}
+
+
 def demonstration(name: str) -> Demonstration:
     """The one of that name. Raises ValueError for another, with those that are close."""
     known = {one.name: one for one in demonstrations()}

@@ -22,7 +22,7 @@ class Demonstration:
     holds for each of a list, and ``{name:yes}`` says yes or no. ``view``: name of the view that
     shows it, at ``step``: counted from the demonstration's first; -1 is the construction.
     ``run``: what is done on the session. ``fact``: reads the numbers from what was recorded
-    meanwhile.
+    meanwhile. ``holds``: whether those are as the title says.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Demonstration:
     step: int
     run: Callable[[Stage], None]
     fact: Callable[[Excerpt], Fact]
+    holds: Callable[[Fact], bool]
 
     def sentences(self, fact: Fact) -> tuple[str, str]:
         """``look_at`` with the numbers of a fact in it."""

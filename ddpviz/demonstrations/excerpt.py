@@ -23,7 +23,8 @@ class Excerpt:
     def __init__(
         self, recording: Recording, records: np.ndarray, notes: _Notes, first: int, last: int
     ) -> None:
-        self._recording = recording
+        #: What it is a part of.
+        self.whole = recording
         self._records = records
         self._notes = notes
         self.first, self.last = first, last
@@ -49,7 +50,7 @@ class Excerpt:
     def of(self, step: int) -> Excerpt:
         """One step alone; -1: what was outside of steps."""
         found = self._records[self._records["step"] == step]
-        return Excerpt(self._recording, found, self._notes, self.first, self.last)
+        return Excerpt(self.whole, found, self._notes, self.first, self.last)
 
     @property
     def steps(self) -> range:
@@ -59,7 +60,7 @@ class Excerpt:
     @property
     def ranks(self) -> list[int]:
         """Ranks heard of."""
-        return self._recording.ranks
+        return self.whole.ranks
 
     def records(
         self,
@@ -80,7 +81,7 @@ class Excerpt:
 
     def label(self, rank: int, id: int, /) -> str:
         """Text of a label id."""
-        return self._recording.label(rank, id)
+        return self.whole.label(rank, id)
 
     def per_step(self, kind: Kind, rank: int = 0, cause: int | None = None) -> list[int]:
         """How many records of a kind (and cause) each step has on a rank."""

@@ -51,3 +51,8 @@ def sinks(excerpt: Excerpt) -> list[int]:
 def configured(excerpt: Excerpt, name: str) -> object:
     """A value of the last configuration."""
     return excerpt.notes(Configuration, rank=0)[-1].values.get(name)
+
+
+def in_order(launched: list[int]) -> bool:
+    """Whether buckets were launched in their order."""
+    return launched == sorted(launched)

@@ -95,6 +95,7 @@ def _last_to_come(excerpt: Excerpt) -> Fact:
     }
 
 
+FAMILY = "Order of the buckets"
 DEMONSTRATIONS = (
     Demonstration(
         name="head-of-line",
@@ -110,6 +111,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_against_use,
         fact=_orders,
+        holds=lambda fact: facts.in_order(fact["launch_order"]) and fact["full_order"][0] != 0,
     ),
     Demonstration(
         name="unused-parameter",
@@ -124,6 +126,10 @@ DEMONSTRATIONS = (
         step=2,
         run=_left_out,
         fact=_unused,
+        holds=lambda fact: (
+            facts.in_order(fact["launch_order"])
+            and fact["full_order"][0] == fact["unused_bucket"] != 0
+        ),
     ),
     Demonstration(
         name="find-unused",
@@ -139,6 +145,9 @@ DEMONSTRATIONS = (
         step=2,
         run=_left_out,
         fact=_searched,
+        holds=lambda fact: (
+            all(fact["used_maps"]) and all(fact["sinks"]) and not any(fact["rebuilds"])
+        ),
     ),
     Demonstration(
         name="straggler",
@@ -153,5 +162,6 @@ DEMONSTRATIONS = (
         step=3,
         run=_slow_rank,
         fact=_last_to_come,
+        holds=lambda fact: fact["last"] == [fact["slow"]],
     ),
 )

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 from ddpviz import analysis
 from ddpviz.demonstrations.excerpt import Excerpt
+from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import History, LiveView, Moment, Picture, show
 from ddpviz.views.live_views import VIEWS
-from ddpviz.views.palette import LIGHT
+from ddpviz.views.palette import AUTO
 from ddpviz.views.timeline import timeline
 
 _WIDTH_PX = 960
@@ -33,13 +34,14 @@ def picture(excerpt: Excerpt, view: str, step: int) -> Picture:
 
 
 def figure(excerpt: Excerpt, view: str, shown: Picture) -> Any:
-    """A Bokeh figure of a picture, on a light card."""
+    """A Bokeh figure of a picture, in the colours of the page around it."""
     live = view_named(view)
     if live.name == "timeline":
         # A live one has its legend from the browser, which is told of each step there.
-        return timeline(cast(Any, excerpt), step=shown.step, theme=LIGHT.name)
+        return timeline(cast(Any, excerpt), step=shown.step, theme=AUTO)
     drawn = live.draw()
-    show(drawn, shown, LIGHT)
+    show(drawn, shown)
+    colour_plot(drawn.plot, drawn.themed, AUTO)
     return drawn.plot
 
 

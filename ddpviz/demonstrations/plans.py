@@ -73,6 +73,7 @@ def _static(excerpt: Excerpt) -> Fact:
     }
 
 
+FAMILY = "Bucket plans"
 DEMONSTRATIONS = (
     Demonstration(
         name="one-bucket",
@@ -89,6 +90,7 @@ DEMONSTRATIONS = (
         step=0,
         run=_capped,
         fact=_one_bucket,
+        holds=lambda fact: fact["buckets"][0] == 1 < fact["buckets"][1],
     ),
     Demonstration(
         name="rebuild",
@@ -104,6 +106,7 @@ DEMONSTRATIONS = (
         step=1,
         run=_capped,
         fact=_rebuild,
+        holds=lambda fact: fact["broadcasts"] == [0, 2, 0],
     ),
     Demonstration(
         name="small-first-bucket",
@@ -119,6 +122,9 @@ DEMONSTRATIONS = (
         step=2,
         run=_default,
         fact=_sizes,
+        holds=lambda fact: (
+            len(fact["first_plan"]) == 1 and fact["first_limit"] < fact["last_limit"]
+        ),
     ),
     Demonstration(
         name="explicit-cap",
@@ -133,6 +139,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_own_cap,
         fact=_sizes,
+        holds=lambda fact: len({*fact["limits"]}) == 1,
     ),
     Demonstration(
         name="static-graph",
@@ -153,5 +160,8 @@ DEMONSTRATIONS = (
         step=0,
         run=_static_graph,
         fact=_static,
+        holds=lambda fact: (
+            fact["rebuilt_in"] == 2 and [*map(bool, fact["delayed"])] == [1, 0, 0, 0]
+        ),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ddpviz import analysis
@@ -100,6 +101,7 @@ def _second_lost(excerpt: Excerpt) -> Fact:
     }
 
 
+FAMILY = "Reduction"
 DEMONSTRATIONS = (
     Demonstration(
         name="bucket-views",
@@ -114,6 +116,10 @@ DEMONSTRATIONS = (
         step=5,
         run=_views,
         fact=_copies,
+        holds=lambda fact: (
+            "nothing is copied" in fact["copy_with_views"]
+            and "nothing is copied" not in fact["copy"]
+        ),
     ),
     Demonstration(
         name="fp16-hook",
@@ -128,6 +134,7 @@ DEMONSTRATIONS = (
         step=2,
         run=_fp16,
         fact=_compressed,
+        holds=lambda fact: 2 * fact["last_sent_bytes"] == fact["bucket_bytes"],
     ),
     Demonstration(
         name="powersgd-hook",
@@ -142,6 +149,7 @@ DEMONSTRATIONS = (
         step=3,
         run=_powersgd,
         fact=_compressed,
+        holds=lambda fact: fact["last_sent_bytes"] < fact["bucket_bytes"] == fact["sent_bytes"][0],
     ),
     Demonstration(
         name="forgotten-division",
@@ -157,6 +165,7 @@ DEMONSTRATIONS = (
         step=1,
         run=_divided_and_not,
         fact=_norms,
+        holds=lambda fact: math.isclose(fact["times"], fact["ranks"], rel_tol=1e-3),
     ),
     Demonstration(
         name="two-forwards",
@@ -172,5 +181,9 @@ DEMONSTRATIONS = (
         step=2,
         run=_two_forwards,
         fact=_second_lost,
+        holds=lambda fact: (
+            fact["reductions"] < fact["backwards"]
+            and [*map(bool, fact["parameters_equal"])] == [1, 1, 0]
+        ),
     ),
 )

@@ -32,6 +32,11 @@ class Demonstrated:
         return self.demonstration.sentences(self._fact)
 
     @property
+    def held(self) -> bool:
+        """Whether the numbers are as the demonstration's title says."""
+        return bool(self.demonstration.holds(self._fact))
+
+    @property
     def step(self) -> int:
         """The step that is shown, by the recording's count; -1 for the construction."""
         at = self.demonstration.step
@@ -71,20 +76,32 @@ class Demonstrated:
         return {"text/plain": str(self), "text/html": self._html()}
 
     def _html(self) -> str:
-        """Texts, and the figure in a frame of its own, with the installed BokehJS in it."""
-        from bokeh.embed import file_html
-        from bokeh.resources import Resources
-
-        one, picture = self.demonstration, self._picture
-        page = file_html(self.figure(), Resources(mode="inline"), one.title)
-        height = picture.height_px + 110
-        facts = "".join(f"<li>{escape(fact)}</li>" for fact in picture.facts)
+        one = self.demonstration
+        facts = "".join(f"<li>{escape(fact)}</li>" for fact in self._picture.facts)
         remark = f"<p><i>{escape(self.remark)}</i></p>" if self.remark else ""
         return (
             f"<div><h4>{escape(one.title)}</h4><p>{escape(' '.join(self.sentences))}</p>"
-            f'<iframe title="{escape(one.title, quote=True)}" srcdoc="{escape(page, quote=True)}" '
+            f"{self._figure_html()}<ul>{facts}</ul>{remark}</div>"
+        )
+
+    def _figure_html(self) -> str:
+        """Drawn by the BokehJS that ``bokeh.io.output_notebook()`` has put on the page; where that
+        was not called, in a frame of its own with the installed one in it (1.4 MB)."""
+        from bokeh.embed import file_html
+        from bokeh.embed.notebook import notebook_content
+        from bokeh.io.state import curstate
+        from bokeh.resources import Resources
+
+        if curstate().notebook:
+            script, place, _ = notebook_content(self.figure())
+            script = script.replace("</", "<\\/")  # a name must not end it
+            return f"{place}<script>{script}</script>"
+        title = escape(self.demonstration.title, quote=True)
+        page = file_html(self.figure(), Resources(mode="inline"), self.demonstration.title)
+        height = self._picture.height_px + 110
+        return (
+            f'<iframe title="{title}" srcdoc="{escape(page, quote=True)}" '
             f'style="width: 100%; height: {height}px; border: 0"></iframe>'
-            f"<ul>{facts}</ul>{remark}</div>"
         )
 
     @functools.cached_property

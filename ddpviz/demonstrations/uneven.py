@@ -39,6 +39,7 @@ def _bytes(sent: Any, ranks: list[int]) -> list[list[int]]:
     return [sent["bytes"][sent["rank"] == rank].tolist() for rank in ranks]
 
 
+FAMILY = "Uneven data"
 DEMONSTRATIONS = (
     Demonstration(
         name="join",
@@ -54,5 +55,6 @@ DEMONSTRATIONS = (
         step=1,
         run=_uneven,
         fact=_joined,
+        holds=lambda fact: {*fact["chosen"]} == {fact["highest"]} and any(fact["ghosts"]),
     ),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpviz.engines import ConfigurationError, RankFailed, Session, SessionError
-from ddpviz.explorer import frames, registry, switches
+from ddpviz.explorer import demonstrations, frames, registry, switches
 from ddpviz.explorer.broadcaster import BROADCASTER, Client, Watch
 from ddpviz.explorer.subject import Subject
 from ddpviz.views.live_views import VIEWS
@@ -20,7 +20,7 @@ from ddpviz.views.live_views import VIEWS
 _RUN_SECONDS = 2.0
 #: What waits for the ranks, and is answered from a thread of its own: the messages of a kernel's
 #: control comms come one after another, so it would hold up acknowledgements, and a stop.
-_SLOW = frozenset({"set", "start", "stop", "restart", "close", "run"})
+_SLOW = frozenset({"set", "start", "stop", "restart", "close", "run", "demonstrate"})
 _WIDTHS_PX = (200, 10_000)
 
 #: Sends a reply and its buffers.
@@ -200,6 +200,14 @@ def _run(client: Client, args: dict[str, Any]) -> Any:
     return {"outcome": "done"}
 
 
+def _demonstrations(client: Client, args: dict[str, Any]) -> Any:
+    return demonstrations.listed()
+
+
+def _demonstrate(client: Client, args: dict[str, Any]) -> Any:
+    return demonstrations.run(_session(args), str(args.get("name") or ""))
+
+
 # --- arguments -----------------------------------------------------------------------------------
 
 
@@ -251,4 +259,6 @@ _ACTIONS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {
     "restart": _restart,
     "close": _close,
     "run": _run,
+    "demonstrations": _demonstrations,
+    "demonstrate": _demonstrate,
 }

@@ -72,9 +72,11 @@ def session_state(subject: Subject) -> dict[str, Any]:
     pulse = follower.pulse()
     age_s = time.monotonic() - pulse.heard if pulse.heard else 0.0
     stuck = Waiting({}, "")
-    if status in ("training", "waiting") and age_s > _SILENT_SECONDS:
+    if status in ("training", "waiting", "demonstrating") and age_s > _SILENT_SECONDS:
         stuck = _stuck(subject)
-        if stuck.reason:
+        if stuck.reason and status == "demonstrating":
+            reason = f"{reason}; {stuck.reason}"
+        elif stuck.reason:
             status, reason = "waiting", reason or stuck.reason
     recent = _recent(follower.history()[1].steps)
     processes = {note.rank: note for note in subject.recording.notes(Process)}
@@ -88,6 +90,7 @@ def session_state(subject: Subject) -> dict[str, Any]:
     worlds = [note.world_size for note in processes.values()]
     return {
         "session": subject.id,
+        "recording": subject.is_recording,
         "name": workload or subject.id,
         "workload": workload,
         "backend": (told.backend if told else "") or _backend(subject),

@@ -196,6 +196,28 @@ describe('switches', () => {
     });
   });
 
+  it('stay in order where another workload has other ones', async () => {
+    await shown(
+      one({ name: 'width', kind: 'int', value: 8, max: 16 }),
+      one({ name: 'workload', kind: 'choice', choices: ['mlp'], value: 'mlp' })
+    );
+    const others = [
+      one({ name: 'width', kind: 'int', value: 64, max: 128 }),
+      one({ name: 'layers', kind: 'int', value: 2 }),
+      one({ name: 'workload', kind: 'choice', choices: ['gpt'], value: 'gpt' })
+    ];
+    transport.answers['switches'] = () => others;
+    client.switchesChanged.emit(undefined);
+    await settled();
+    const rows = column?.node.querySelectorAll<HTMLElement>('[data-switch]');
+    expect([...(rows ?? [])].map(row => row.dataset['switch'])).toEqual([
+      'width',
+      'layers',
+      'workload'
+    ]);
+    expect(find('.ddpviz-switches > .ddpviz-reason').hidden).toBe(true);
+  });
+
   it('show a choice that is none of theirs', async () => {
     await shown(
       one({ kind: 'choice', choices: [null, 'fp16'], value: 'my_hook' })

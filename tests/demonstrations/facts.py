@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 #: A layer of the chain, 512 x 512 weights and 512 biases in float32.
@@ -116,4 +117,35 @@ FACTS: dict[str, dict[str, Any]] = {
         "reductions": [1, 3],
         "ghosts": [2, 0],
     },
+}
+
+
+def _but(**changed: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda fact: {**fact, **changed}
+
+
+#: The same facts, changed in what each demonstration claims.
+NOT_SO: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "one-bucket": _but(buckets=[6, 6, 6]),
+    "rebuild": _but(broadcasts=[0, 0, 0]),
+    "small-first-bucket": _but(first_limit=25 * MIB),
+    "explicit-cap": _but(limits=[MIB, 2 * MIB, 2 * MIB]),
+    "static-graph": _but(delayed=[0, 0, 0, 0]),
+    "head-of-line": _but(launch_order=[5, 4, 3, 2, 1, 0]),
+    "unused-parameter": _but(full_order=[0, 1, 2, 3, 4, 5]),
+    "find-unused": _but(used_maps=[1, 1, 0]),
+    "straggler": _but(last=[0, 1]),
+    "buffer-broadcasts": _but(broadcasts=[1, 1, 1]),
+    "around-no-sync": _but(fired=[1, 0, 0, 1, 1, 1]),
+    "around-eval": _but(fired=[1, 0, 0, 1, 1, 1]),
+    "buffers-off": _but(fired=[0, 1, 0]),
+    "drift": _but(buffers_before_equal=[1, 1, 1, 1]),
+    "reassigned-buffer": _but(replaced=[0, 0, 0]),
+    "post-forward-hook": _but(buffers_equal=[0, 0, 0, 0]),
+    "bucket-views": _but(copy_with_views="each gradient is copied out of the reduced bucket"),
+    "fp16-hook": _but(last_sent_bytes=6 * LAYER),
+    "powersgd-hook": _but(last_sent_bytes=256 * 256 * 4),
+    "forgotten-division": _but(times=1.0),
+    "two-forwards": _but(reductions=2),
+    "join": _but(chosen=[0, 0, 0, 0]),
 }

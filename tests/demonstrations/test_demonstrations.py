@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bokeh.io.state import curstate
 
-from ddpviz.demonstrations import Demonstrated, demonstrations
+from ddpviz.demonstrations import Demonstrated, demonstrations, families
 from ddpviz.engines import Session, SessionError
 from ddpviz.explain import claims
 from ddpviz.views.live_views import VIEWS
 from tests.chromium import chromium, needs_chromium
-from tests.demonstrations.facts import FACTS
+from tests.demonstrations.facts import FACTS, NOT_SO
 
 NAMES = [one.name for one in demonstrations()]
 
@@ -42,6 +43,24 @@ def test_every_demonstration_is_tested() -> None:
 def test_the_fact_is_what_ddp_does(shown: dict[str, Demonstrated], name: str) -> None:
     fact = shown[name].fact()
     assert {key: fact[key] for key in FACTS[name]} == FACTS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fact_holds_on_this_torch_and_can_fail(
+    shown: dict[str, Demonstrated], name: str
+) -> None:
+    found = shown[name]
+    assert found.held
+    assert not found.demonstration.holds(NOT_SO[name](found.fact())), "nothing could make it fail"
+
+
+def test_families_have_every_demonstration_once() -> None:
+    found = [one for those in families().values() for one in those]
+    assert found == list(demonstrations())
+
+
+def test_a_forward_after_an_evaluation_names_it(shown: dict[str, Demonstrated]) -> None:
+    assert shown["around-eval"].finding.endswith("the forward before it was without gradients")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,6 +105,16 @@ def test_html_needs_no_network_and_escapes_what_it_shows(shown: dict[str, Demons
     one = shown["head-of-line"]
     hostile = Demonstrated(one.demonstration, one.excerpt, "<img src=x> is no longer loaded")
     assert "<img" not in re.sub(r' srcdoc="[^"]*"', "", hostile._repr_mimebundle_()["text/html"])
+
+
+def test_html_uses_the_bokehjs_of_a_page_that_has_it(
+    shown: dict[str, Demonstrated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curstate(), "_notebook", True)  # as after output_notebook()
+    text = shown["head-of-line"]._repr_mimebundle_()["text/html"]
+    assert "<iframe" not in text and "docs_json" in text
+    assert (text.count("<script"), text.count("</script")) == (1, 1)
+    assert len(text) < 100_000
 
 
 @pytest.mark.browser

@@ -12,7 +12,10 @@ import pytest
 
 from tests.chromium import needs_chromium
 from tests.lab.conftest import Lab
+from tests.lab.notebooks import FOLDER, PARTS
 from tests.lab.servers import TOKEN
+
+NOTEBOOKS = ("tour.ipynb", *PARTS)
 
 
 def extension_folder() -> Path:
@@ -37,9 +40,10 @@ def test_extension_is_installed_and_enabled() -> None:
     assert "OK" in line
 
 
-def test_extension_carries_the_tour_of_the_notebooks_folder() -> None:
-    tour = json.loads((Path(__file__).parents[2] / "notebooks" / "tour.ipynb").read_bytes())
-    first = tour["cells"][0]["source"][0].strip()
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_extension_carries_the_notebooks_of_their_folder(name: str) -> None:
+    notebook = json.loads((FOLDER / name).read_bytes())
+    first = notebook["cells"][0]["source"][0].strip()
     scripts = (extension_folder() / "static").glob("*.js")
     assert any(first in script.read_text(encoding="utf-8") for script in scripts)
 
@@ -48,6 +52,8 @@ def test_extension_carries_the_tour_of_the_notebooks_folder() -> None:
 @pytest.mark.slow
 @needs_chromium
 def test_launcher_card_opens_the_tour(lab: Lab, browser: Any, tmp_path: Path) -> None:
+    for name in NOTEBOOKS:
+        (lab.root / name).unlink(missing_ok=True)
     errors: list[str] = []
     with browser.new_page() as page:
         page.on("pageerror", lambda error: errors.append(str(error)))
@@ -57,5 +63,6 @@ def test_launcher_card_opens_the_tour(lab: Lab, browser: Any, tmp_path: Path) ->
         title.wait_for(timeout=60_000)
         page.screenshot(path=str(tmp_path / "tour.png"))
     assert errors == []
-    placed = json.loads((lab.root / "tour.ipynb").read_bytes())
-    assert placed["cells"][0]["source"]
+    for name in NOTEBOOKS:
+        placed = json.loads((lab.root / name).read_bytes())
+        assert placed["cells"][0]["source"]

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from ddpviz.views.live_views import VIEWS
 from tests.chromium import needs_chromium
 from tests.lab.conftest import Lab
-from tests.lab.servers import TOKEN, notebook
+from tests.lab.page import Page
+from tests.lab.servers import notebook
 
 pytestmark = [
     pytest.mark.browser,
@@ -36,56 +36,6 @@ session.start()
 _BUSY = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
 _CARD = ".ddpviz-sidebar .ddpviz-card"
 _VIEWS = tuple(VIEWS)
-#: The notebook is the current one, and its kernel takes a cell: what is run before may run nothing.
-_KERNEL_IS_READY = """(path) => {
-  const context = window.jupyterapp.shell.currentWidget?.sessionContext
-  const kernel = context?.session?.kernel
-  return context?.path == path && kernel?.connectionStatus == "connected" && kernel.status == "idle"
-}"""
-
-
-class Page:
-    """JupyterLab in a browser, with what its console and its network had to say."""
-
-    def __init__(self, browser: Any, lab: Lab, path: str):
-        self.path = path
-        self.page = browser.new_page(viewport={"width": 1366, "height": 768})
-        self.page.set_default_timeout(60_000)
-        self.errors: list[str] = []
-        self.outside: list[str] = []
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on(
-            "console",
-            lambda said: self.errors.append(said.text) if said.type == "error" else None,
-        )
-        self.page.route(lambda url: urlsplit(url).hostname != "127.0.0.1", self._refuse)
-        self.page.goto(f"{lab.address}/lab/tree/{path}?reset&token={TOKEN}")
-        self.ready()
-
-    def _refuse(self, route: Any) -> None:
-        if route.request.url.startswith("http"):
-            self.outside.append(route.request.url)
-        route.abort()
-
-    def ready(self) -> None:
-        self.page.wait_for_function("window.jupyterapp")
-        self.page.evaluate("window.jupyterapp.restored.then(() => null)")
-        self.page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-
-    def command(self, name: str, wait: bool = True, **arguments: Any) -> None:
-        script = "([name, given]) => window.jupyterapp.commands.execute(name, given)"
-        script += ".then(() => null)" if wait else " && null"
-        self.page.evaluate(script, [name, arguments])
-
-    def run_next_cell(self) -> None:
-        self.command("docmanager:open", path=self.path)
-        self.page.wait_for_function(_KERNEL_IS_READY, arg=self.path)
-        self.command("notebook:run-cell-and-select-next", wait=False)
-
-    def see(self, selector: str, text: str = "", seconds: float = 60) -> Any:
-        shown = self.page.locator(selector, has_text=text or None).locator("visible=true").first
-        shown.wait_for(timeout=1000 * seconds)
-        return shown
 
 
 @pytest.fixture
@@ -153,12 +103,23 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
 
 
 def test_killed_ranks_are_named_and_restart_brings_them_back(page: Page, tmp_path: Path) -> None:
+    page.command("ddpviz:show-sidebar")
     page.run_next_cell()
     page.see(".ddpviz-status-button", "steps/s")
     page.command("ddpviz:open-panel", view="explorer")
     explorer = ".ddpviz-panel .ddpviz-explorer"
     page.see(f"{explorer} .bk-Figure")
-    page.see(f"{explorer} [data-action=kill]:not([aria-disabled])").click()
+    page.see(f"{explorer} [data-action=kill]:not([aria-disabled])").dblclick()
+    confirm = page.see(f"{explorer} .ddpviz-confirm", "What was recorded stays")
+    page.page.screenshot(path=str(tmp_path / "confirm.png"))
+    page.page.keyboard.press("Escape")
+    confirm.wait_for(state="hidden")
+    page.see(f"{explorer} .ddpviz-pill", "training")
+    page.see(f"{_CARD} [data-action=kill]").click()
+    page.see(f"{_CARD} .ddpviz-confirm button", "Keep them").click()
+    page.see(f"{explorer} .ddpviz-pill", "training")
+    page.see(f"{explorer} [data-action=kill]").click()
+    page.see(f"{explorer} .ddpviz-confirm button", "Kill them").click()
     page.see(f"{explorer} .ddpviz-pill", "failed")
     assert "SIGKILL" in page.see(f"{explorer} .ddpviz-why").inner_text()
     page.see(f"{explorer} .ddpviz-action-reason", "were killed")

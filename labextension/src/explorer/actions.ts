@@ -1,5 +1,6 @@
 import type { SessionClient } from './client';
-import { element, isDisabled, setReason, setText, show } from './dom';
+import { Confirm } from './confirm';
+import { element, isDisabled, once, setReason, setText, show } from './dom';
 import { Endings } from './emitter';
 import type { SessionState } from './protocol';
 
@@ -12,6 +13,19 @@ export interface Rescue {
   /** End the ranks' processes; what it did, in a sentence. */
   kill(): Promise<string>;
 }
+
+/** What is asked before ranks are killed: what is lost, and what is kept. */
+export const KILL = {
+  question: 'Kill the engines?',
+  consequence:
+    'What runs ends at once, and with the processes weights, optimizer and all that cells left ' +
+    'there are lost. What was recorded stays; Restart brings new engines.',
+  yes: 'Kill them',
+  no: 'Keep them'
+} as const;
+
+/** The same as one text. */
+export const KILL_TEXT = `${KILL.question} ${KILL.consequence}`;
 
 /** Until a kernel that does not answer is worked around. */
 const PATIENCE_MS = 6000;
@@ -45,7 +59,7 @@ export function whyNot(
     case 'start':
       return whyNotStart(state);
     case 'stop':
-      return state.status === 'training' || state.status === 'waiting'
+      return ['training', 'waiting', 'demonstrating'].includes(state.status)
         ? null
         : 'nothing is training';
     case 'restart':
@@ -60,6 +74,8 @@ function whyNotStart(state: SessionState): string | null {
     case 'training':
     case 'waiting':
       return 'it trains already';
+    case 'demonstrating':
+      return 'a demonstration runs';
     case 'starting':
     case 'restarting':
       return 'the engines are not there yet';
@@ -88,6 +104,7 @@ export class Actions {
 
   private readonly _buttons = new Map<ActionName, HTMLButtonElement>();
   private readonly _reason: HTMLElement;
+  private readonly _confirm: Confirm;
   private readonly _endings = new Endings();
   private _doing: ActionName | null = null;
   private _said = '';
@@ -110,6 +127,9 @@ export class Actions {
     });
     for (const name of names) {
       const [label, title] = LABELS[name];
+      const press = () => {
+        this._press(name);
+      };
       const button = element(
         'button',
         {
@@ -121,9 +141,7 @@ export class Actions {
             'data-title': title
           },
           on: {
-            click: () => {
-              void this._press(name);
-            }
+            click: name === 'kill' ? press : once(press)
           }
         },
         label
@@ -131,10 +149,14 @@ export class Actions {
       this._buttons.set(name, button);
       row.append(button);
     }
+    this._confirm = new Confirm(KILL_TEXT, KILL.yes, KILL.no, () => {
+      void this._take('kill');
+    });
     this.node = element(
       'div',
       { class: 'ddpviz-actions-block' },
       row,
+      this._confirm.node,
       this._reason
     );
     this._endings.add(
@@ -149,11 +171,19 @@ export class Actions {
     this._endings.end();
   }
 
-  private async _press(name: ActionName): Promise<void> {
+  private _press(name: ActionName): void {
     const button = this._buttons.get(name);
     if (button === undefined || isDisabled(button)) {
       return;
     }
+    if (name === 'kill') {
+      this._confirm.ask(button);
+    } else {
+      void this._take(name);
+    }
+  }
+
+  private async _take(name: ActionName): Promise<void> {
     this._doing = name;
     this._said = '';
     this._draw();
@@ -206,6 +236,9 @@ export class Actions {
           ? `${this._doing} is on its way`
           : whyNot(name, state, connection === 'connected', this._rescue);
       setReason(button, reason);
+      if (name === 'kill' && reason !== null) {
+        this._confirm.close();
+      }
       if (reason !== null) {
         off.push(`${name}: ${reason}`);
       }

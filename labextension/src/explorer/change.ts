@@ -1,4 +1,4 @@
-import { element, setText, show } from './dom';
+import { element, once, setText, show } from './dom';
 
 /**
  * What a change of switches takes, the buttons that apply and undo it, and what it did.
@@ -21,7 +21,7 @@ export class ChangeBar {
         {
           class: `ddpviz-button ${kind}`,
           attributes: { type: 'button' },
-          on: { click: press }
+          on: { click: once(press) }
         },
         text
       );

@@ -1,5 +1,6 @@
 import type { BokehRoot } from './bokeh';
 import { bokehOf } from './bokeh';
+import { Demonstrator } from './demonstrator';
 import { Emitter, Endings } from './emitter';
 import type { ViewUpdate } from './frame';
 import { unpack } from './frame';
@@ -9,6 +10,7 @@ import type {
   FrameHeader,
   Prediction,
   SessionState,
+  Status,
   Switch,
   Values,
   Watch
@@ -42,6 +44,8 @@ const KEEP_ALIVE_MS = 20_000;
 /** A kernel that is watched says something each second, also while a cell runs. */
 const SILENCE_MS = 8000;
 const DEFAULT_RATE = 10;
+/** A state comes at least so often. */
+const STATE_MS = 1000;
 
 /**
  * One session as the browser knows it: its newest state, what is looked at, and which step.
@@ -52,6 +56,7 @@ const DEFAULT_RATE = 10;
 export class SessionClient {
   readonly changed = new Emitter<undefined>();
   readonly selection = new Emitter<Selected>();
+  readonly demonstrator: Demonstrator = new Demonstrator(this);
   /** The switches may differ from what was read last. */
   readonly switchesChanged = new Emitter<undefined>();
 
@@ -191,6 +196,13 @@ export class SessionClient {
       this._watchSoon();
       this.changed.emit(undefined);
     }
+  }
+
+  /** Stay at a step that the state may not tell of yet. */
+  stayAt(step: number): void {
+    this._step = step;
+    this._watchSoon();
+    this.changed.emit(undefined);
   }
 
   /** Select in all views of the session. A step is also looked at. */
@@ -385,19 +397,42 @@ export class SessionClient {
     return typeof outcome === 'string' ? outcome : 'done';
   }
 
-  /** Do it; what it meets is in `problem`, and is thrown too. */
+  /**
+   * Do it, until the state tells of it; what it meets is in `problem`, and is thrown too.
+   */
   async act(
     action: 'start' | 'stop' | 'restart' | 'close' | 'run',
     args: object = {}
   ): Promise<void> {
     this.problem = '';
     this.changed.emit(undefined);
+    const before = this.state?.status;
     try {
       await this.transport.request(action, { session: this.session, ...args });
+      await this._statusOtherThan(before);
     } catch (error) {
       this._met(error);
       throw error;
     }
+  }
+
+  /** What can be done is told from the state, which comes by another way than the answer. */
+  private _statusOtherThan(before: Status | undefined): Promise<void> {
+    return new Promise(resolve => {
+      const end = () => {
+        clearTimeout(timer);
+        ended();
+        resolve();
+      };
+      const timer = setTimeout(end, STATE_MS);
+      const look = () => {
+        if (this.state?.status !== before || this._disposed) {
+          end();
+        }
+      };
+      const ended = this.changed.subscribe(look);
+      look();
+    });
   }
 
   private _met(error: unknown): void {

@@ -1,6 +1,6 @@
 /** One control for each kind of switch. */
 
-import { element } from './dom';
+import { element, once } from './dom';
 import { number } from './format';
 import type { Json, Switch } from './protocol';
 
@@ -74,10 +74,10 @@ function toggle(labelled: string, changed: (value: Json) => void): Control {
         'aria-labelledby': labelled
       },
       on: {
-        click: () => {
+        click: once(() => {
           set(!on);
           changed(on);
-        }
+        })
       }
     },
     element('span', { class: 'ddpviz-toggle-track' }),

@@ -66,6 +66,21 @@ export function setReason(button: HTMLButtonElement, why: string | null): void {
   }
 }
 
+/** Two clicks within this time are one, as those of a double click. */
+const DOUBLE_CLICK_MS = 500;
+
+/** For buttons that do something once: the second click of a double click does nothing. */
+export function once(press: () => void): () => void {
+  let last = -Infinity;
+  return () => {
+    const now = performance.now();
+    if (now - last >= DOUBLE_CLICK_MS) {
+      last = now;
+      press();
+    }
+  };
+}
+
 export function isDisabled(button: HTMLButtonElement): boolean {
   return button.getAttribute('aria-disabled') === 'true';
 }

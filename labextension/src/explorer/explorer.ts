@@ -1,11 +1,14 @@
 import type { Rescue } from './actions';
 import { Actions } from './actions';
 import type { SessionClient } from './client';
+import { DemonstratedNote } from './demonstrated';
+import { Demonstrations } from './demonstrations';
 import { element } from './dom';
 import { Endings } from './emitter';
 import { FigureView } from './figure';
 import { listenForKeys } from './keys';
-import type { ViewName } from './protocol';
+import type { Demonstrated, ViewName } from './protocol';
+import { reveal } from './reveal';
 import { StateLine } from './stateline';
 import { StepBar } from './steps';
 import { SwitchColumn } from './switches';
@@ -46,15 +49,26 @@ export class Explorer {
     const state = new StateLine(client);
     const actions = new Actions(client, rescue);
     const switches = new SwitchColumn(client);
+    const demonstrations = new Demonstrations(client);
     const steps = new StepBar(client);
     this.first = new FigureView(client, views[0] ?? 'timeline');
+    const tabs = views.length > 0 ? null : new ViewTabs(client);
     const others =
-      views.length > 0
+      tabs === null
         ? views.slice(1).map(view => new FigureView(client, view))
-        : [new ViewTabs(client)];
+        : [tabs];
+    const added = new Added(client, [this.first.view, ...views]);
+    const found = new DemonstratedNote(client.demonstrator);
     node.append(
       state.node,
-      element('div', { class: 'ddpviz-toolbar' }, actions.node, steps.node),
+      element(
+        'div',
+        { class: 'ddpviz-toolbar' },
+        actions.node,
+        demonstrations.toggle,
+        steps.node
+      ),
+      demonstrations.node,
       element(
         'div',
         { class: 'ddpviz-columns' },
@@ -62,13 +76,48 @@ export class Explorer {
         element(
           'div',
           { class: 'ddpviz-main' },
+          found.node,
           this.first.node,
-          ...others.map(one => one.node)
+          ...others.map(one => one.node),
+          added.node
         )
       )
     );
-    this._endings.add(end, listenForKeys(node, client));
-    for (const part of [state, actions, switches, steps, ...others]) {
+    let settled = () => {};
+    /** The sentences stand above the view that shows it, and can be seen. */
+    const tell = ({ view }: Demonstrated) => {
+      const opened = tabs?.open(view) === true ? tabs : added.show(view);
+      const figures = [this.first, ...others];
+      const shown =
+        opened ?? figures.find(one => 'view' in one && one.view === view);
+      (shown ?? this.first).node.before(found.node);
+      if (document.activeElement === demonstrations.toggle) {
+        found.node.focus({ preventScroll: true });
+      }
+      settled();
+      settled = reveal(found.node, node);
+    };
+    if (client.demonstrator.found !== null) {
+      tell(client.demonstrator.found);
+    }
+    this._endings.add(
+      end,
+      listenForKeys(node, client),
+      client.demonstrator.shows.subscribe(tell),
+      () => {
+        settled();
+      }
+    );
+    const parts = [
+      state,
+      actions,
+      demonstrations,
+      switches,
+      steps,
+      added,
+      found
+    ];
+    for (const part of [...parts, ...others]) {
       this._endings.add(() => {
         part.dispose();
       });
@@ -81,6 +130,38 @@ export class Explorer {
   dispose(): void {
     this._endings.end();
     this.node.remove();
+  }
+}
+
+/** A view that was not wanted at first, and that a demonstration is shown by. */
+class Added {
+  readonly node = element('div');
+
+  private _figure: FigureView | null = null;
+
+  /** `there`: views that are shown anyway. */
+  constructor(
+    private readonly _client: SessionClient,
+    private readonly _there: readonly string[]
+  ) {}
+
+  /** Returns itself where it shows the view; null where that is there anyway. */
+  show(view: string): this | null {
+    if (this._there.includes(view)) {
+      return null;
+    }
+    if (this._figure?.view !== view) {
+      this.dispose();
+      this._figure = new FigureView(this._client, view);
+      this.node.replaceChildren(this._figure.node);
+    }
+    return this;
+  }
+
+  dispose(): void {
+    this._figure?.dispose();
+    this._figure = null;
+    this.node.replaceChildren();
   }
 }
 

@@ -16,7 +16,8 @@ export type Status =
   | 'loading'
   | 'failed'
   | 'closed'
-  | 'waiting';
+  | 'waiting'
+  | 'demonstrating';
 
 export interface RankState {
   rank: number;
@@ -36,6 +37,8 @@ export interface Failure {
 
 export interface SessionState {
   session: string;
+  /** It is a recording that was loaded: nothing runs. */
+  recording?: boolean;
   name: string;
   workload: string;
   backend: string;
@@ -87,6 +90,40 @@ export type Values = Readonly<Record<string, Json>>;
 export interface Prediction {
   needs: string;
   refused: string | null;
+}
+
+/** What the article says, and whether it is so. */
+export interface Claim {
+  claim: string;
+  verdict: string;
+}
+
+export interface Demonstration {
+  name: string;
+  title: string;
+  claims: readonly Claim[];
+  /** Name of the view that shows it. */
+  view: string;
+}
+
+/** Demonstrations about the same. */
+export interface DemonstrationFamily {
+  family: string;
+  demonstrations: readonly Demonstration[];
+}
+
+/** What a demonstration found. */
+export interface Demonstrated {
+  name: string;
+  title: string;
+  /** Whether the measured numbers are as the title says. */
+  held: boolean;
+  /** What to look at, with measured numbers. */
+  sentences: readonly string[];
+  view: string;
+  step: number;
+  /** What became of the session's workload. */
+  remark: string;
 }
 
 /** Properties that a theme sets, by the id of the model. */
@@ -175,6 +212,10 @@ export const VIEW_LABELS: Readonly<Record<ViewName, string>> = {
 
 export function isView(name: unknown): name is ViewName {
   return VIEWS.some(view => view === name);
+}
+
+export function viewLabel(name: string): string {
+  return isView(name) ? VIEW_LABELS[name] : name;
 }
 
 /** First and last step that can be looked at, null while there is none. */

@@ -1,5 +1,5 @@
 import type { BokehModel } from './bokeh';
-import { element, setText, show } from './dom';
+import { element, once, setText, show } from './dom';
 
 /** How long a replay takes, and how often it moves. */
 const WHOLE_MS = 8000;
@@ -28,13 +28,13 @@ export class Replay {
       class: 'ddpviz-button',
       attributes: { type: 'button' },
       on: {
-        click: () => {
+        click: once(() => {
           if (this._timer === undefined) {
             this._start();
           } else {
             this._stop();
           }
-        }
+        })
       }
     });
     this._slider = element('input', {

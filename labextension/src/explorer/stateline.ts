@@ -13,6 +13,7 @@ export const STATUS: Readonly<Record<Status, readonly [string, string]>> = {
   restarting: ['◌', 'restarting'],
   loading: ['◌', 'loading'],
   waiting: ['◔', 'waiting'],
+  demonstrating: ['▶', 'demonstrating'],
   failed: ['✕', 'failed'],
   closed: ['–', 'closed']
 };

@@ -1,5 +1,5 @@
 import type { SessionClient } from './client';
-import { element, isDisabled, setReason, setText } from './dom';
+import { element, isDisabled, once, setReason, setText } from './dom';
 import { Endings } from './emitter';
 import { plural } from './format';
 import type { StepMove } from './keys';
@@ -84,9 +84,11 @@ export class StepBar {
     label: string,
     move: StepMove
   ): HTMLButtonElement {
-    const press = () => {
+    const go = () => {
       moveStep(this._client, move);
     };
+    // Each click on an arrow is a step of its own.
+    const press = move === 'toggle' ? once(go) : go;
     return this._button(text, label, press, withKey(label, move));
   }
 

@@ -130,10 +130,15 @@ export class SwitchColumn {
     const shared = others.length === 0 ? (reason ?? null) : null;
     for (const one of switches) {
       const known = this._rows.get(one.name);
-      const row =
-        known !== undefined && sameShape(known.one, one)
-          ? known
-          : this._make(one, known);
+      const stays = known !== undefined && sameShape(known.one, one);
+      if (known !== undefined && !stays) {
+        const { group } = known.one;
+        if (place[group] === known.node) {
+          place[group] = known.node.nextElementSibling;
+        }
+        known.node.remove();
+      }
+      const row = stays ? known : this._make(one);
       row.one = one;
       place[one.group] = this._place(row, place[one.group] ?? null);
       if (!this._drafts.has(one.name)) {
@@ -166,7 +171,7 @@ export class SwitchColumn {
     return after;
   }
 
-  private _make(one: Switch, known: Row | undefined): Row {
+  private _make(one: Switch): Row {
     const label = newId('label');
     const control = controlFor(one, label, value => {
       this._draft(one.name, value);
@@ -207,7 +212,6 @@ export class SwitchColumn {
       field.setAttribute('aria-describedby', described);
     }
     const row: Row = { one, node, control, needs, reason, changed };
-    known?.node.remove();
     this._rows.set(one.name, row);
     return row;
   }

@@ -27,6 +27,7 @@ export class ViewTabs {
   private readonly _panel: HTMLElement;
   private readonly _buttons: HTMLButtonElement[];
   private _shown = new Endings();
+  private _place = -1;
 
   constructor(private readonly _client: SessionClient) {
     const id = newId('view');
@@ -73,11 +74,21 @@ export class ViewTabs {
     this._shown.end();
   }
 
+  /** Open the tab of a view; whether there is one. */
+  open(view: string): boolean {
+    const place = TABS.findIndex(
+      ({ views }) => views.length === 1 && views[0] === view
+    );
+    this._show(place);
+    return place >= 0;
+  }
+
   private _show(place: number): void {
     const tab = TABS[place];
-    if (tab === undefined) {
+    if (tab === undefined || place === this._place) {
       return;
     }
+    this._place = place;
     this._buttons.forEach((button, at) => {
       button.setAttribute('aria-selected', String(at === place));
       button.tabIndex = at === place ? 0 : -1;

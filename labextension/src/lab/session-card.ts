@@ -1,7 +1,8 @@
 import { PathExt } from '@jupyterlab/coreutils';
 
 import { Actions } from '../explorer/actions';
-import { element, setText, show } from '../explorer/dom';
+import { Demonstrations } from '../explorer/demonstrations';
+import { element, once, setText, show } from '../explorer/dom';
 import { Endings } from '../explorer/emitter';
 import { StateLine } from '../explorer/stateline';
 import { SwitchColumn } from '../explorer/switches';
@@ -33,6 +34,7 @@ export class SessionCard {
     const { client, link } = found;
     const state = new StateLine(client);
     const actions = new Actions(client, sessions.rescueOf(client));
+    const demonstrations = new Demonstrations(client);
     const where =
       link.path === ''
         ? `kernel ${link.id.slice(0, 8)}`
@@ -63,7 +65,7 @@ export class SessionCard {
         {
           class: `ddpviz-button${accept ? ' ddpviz-mod-accept' : ''}`,
           attributes: { type: 'button' },
-          on: { click: press }
+          on: { click: once(press) }
         },
         text
       );
@@ -88,6 +90,8 @@ export class SessionCard {
       { class: 'ddpviz-card-body' },
       actions.node,
       this._ranks,
+      demonstrations.toggle,
+      demonstrations.node,
       element('h3', {}, 'Panels'),
       panels,
       element('h3', {}, 'Switches'),
@@ -107,6 +111,12 @@ export class SessionCard {
       () => {
         actions.dispose();
       },
+      () => {
+        demonstrations.dispose();
+      },
+      client.demonstrator.shows.subscribe(() => {
+        callbacks.openPanel(found, 'explorer');
+      }),
       () => {
         this._switches?.dispose();
       },

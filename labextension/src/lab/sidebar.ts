@@ -1,6 +1,8 @@
 import { Widget } from '@lumino/widgets';
 
-import { element, setText, show } from '../explorer/dom';
+import { KILL, KILL_TEXT } from '../explorer/actions';
+import { Confirm } from '../explorer/confirm';
+import { element, once, setText, show } from '../explorer/dom';
 import { surface } from '../explorer/explorer';
 import { plural } from '../explorer/format';
 import { messageOf } from '../explorer/transport';
@@ -46,7 +48,7 @@ export class DdpSidebar extends Widget {
         {
           class: 'ddpviz-button',
           attributes: { type: 'button' },
-          on: { click: press }
+          on: { click: once(press) }
         },
         text
       );
@@ -171,28 +173,33 @@ export class DdpSidebar extends Widget {
     const why = one.kernel_alive
       ? 'does not answer here'
       : 'is gone, and they are left';
-    const signal = (what: 'interrupt' | 'kill', label: string, title: string) =>
+    const signal = (what: 'interrupt' | 'kill') => {
+      this._sessions.server.signal(one.session, what).then(
+        said => {
+          setText(this._said, said);
+        },
+        (error: unknown) => {
+          setText(this._said, messageOf(error));
+        }
+      );
+    };
+    const confirm = new Confirm(KILL_TEXT, KILL.yes, KILL.no, () => {
+      signal('kill');
+    });
+    const button = (label: string, title: string, press: () => void) =>
       element(
         'button',
         {
           class: 'ddpviz-button',
           title,
           attributes: { type: 'button' },
-          on: {
-            click: () => {
-              this._sessions.server.signal(one.session, what).then(
-                said => {
-                  setText(this._said, said);
-                },
-                (error: unknown) => {
-                  setText(this._said, messageOf(error));
-                }
-              );
-            }
-          }
+          on: { click: once(press) }
         },
         label
       );
+    const kill = button('✕ Kill', 'End its ranks now', () => {
+      confirm.ask(kill);
+    });
     return element(
       'article',
       { class: 'ddpviz-card' },
@@ -205,9 +212,12 @@ export class DdpSidebar extends Widget {
       element(
         'div',
         { class: 'ddpviz-row' },
-        signal('interrupt', 'Interrupt', 'Send SIGINT to its ranks'),
-        signal('kill', '✕ Kill', 'End its ranks now')
-      )
+        button('Interrupt', 'Send SIGINT to its ranks', () => {
+          signal('interrupt');
+        }),
+        kill
+      ),
+      confirm.node
     );
   }
 }

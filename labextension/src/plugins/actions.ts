@@ -10,7 +10,7 @@ import {
 } from '@jupyterlab/apputils';
 
 import type { ActionName } from '../explorer/actions';
-import { whyNot } from '../explorer/actions';
+import { KILL, whyNot } from '../explorer/actions';
 import type { StepMove } from '../explorer/keys';
 import { moveStep } from '../explorer/keys';
 import { messageOf } from '../explorer/transport';
@@ -99,9 +99,12 @@ async function take(
       return;
     }
     const answer = await showDialog({
-      title: 'Kill the engines?',
-      body: 'Training ends at once; what was recorded stays. Restart brings new engines.',
-      buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: 'Kill' })]
+      title: KILL.question,
+      body: KILL.consequence,
+      buttons: [
+        Dialog.cancelButton({ label: KILL.no }),
+        Dialog.warnButton({ label: KILL.yes })
+      ]
     });
     if (answer.button.accept) {
       Notification.info(await sessions.rescueOf(client).kill());

@@ -1,0 +1,233 @@
+import type { SessionClient } from './client';
+import { whyNotDemonstrate } from './demonstrator';
+import {
+  element,
+  isDisabled,
+  newId,
+  once,
+  setReason,
+  setText,
+  show
+} from './dom';
+import { Endings } from './emitter';
+import type { Demonstration, DemonstrationFamily } from './protocol';
+import { viewLabel } from './protocol';
+import { messageOf } from './transport';
+
+/** The demonstrations: a button that unfolds them, and the fold in which one is chosen and run. */
+export class Demonstrations {
+  readonly toggle: HTMLButtonElement;
+  readonly node: HTMLElement;
+
+  private readonly _choice: HTMLSelectElement;
+  private readonly _about: HTMLElement;
+  private readonly _run: HTMLButtonElement;
+  private readonly _said: HTMLElement;
+  private readonly _problem: HTMLElement;
+  private readonly _endings = new Endings();
+  private _known = new Map<string, Demonstration>();
+  private _reading = false;
+  /** Why there are none to choose from, "" for nothing. */
+  private _missing = '';
+
+  constructor(private readonly _client: SessionClient) {
+    const { demonstrator } = _client;
+    const id = newId('demonstrations');
+    this.toggle = element(
+      'button',
+      {
+        class: 'ddpviz-button ddpviz-demonstrations-toggle',
+        title: 'Small set-ups that make one fact about DDP visible',
+        attributes: {
+          type: 'button',
+          'aria-expanded': 'false',
+          'aria-controls': id
+        },
+        on: {
+          click: once(() => {
+            this._unfold(this.node.hidden);
+          })
+        }
+      },
+      'Demonstrations'
+    );
+    this._choice = element('select', {
+      class: 'ddpviz-input',
+      attributes: { 'aria-label': 'Demonstration' },
+      on: {
+        change: () => {
+          this._tell();
+        }
+      }
+    });
+    this._about = element('div', {
+      class: 'ddpviz-demonstration-about',
+      attributes: { 'aria-live': 'polite' }
+    });
+    const said = newId('demonstration');
+    this._run = element(
+      'button',
+      {
+        class: 'ddpviz-button ddpviz-mod-accept',
+        attributes: { type: 'button', 'aria-describedby': said },
+        on: {
+          click: once(() => {
+            if (!isDisabled(this._run)) {
+              void demonstrator.run(this._choice.value);
+            }
+          })
+        }
+      },
+      '▶ Run it'
+    );
+    this._said = element('p', {
+      class: 'ddpviz-quiet',
+      attributes: { id: said, 'aria-live': 'polite' }
+    });
+    this._problem = element('p', {
+      class: 'ddpviz-problem',
+      attributes: { role: 'alert' }
+    });
+    this.node = element(
+      'section',
+      {
+        class: 'ddpviz-demonstrations',
+        attributes: { id, 'aria-label': 'Demonstrations' }
+      },
+      element('div', { class: 'ddpviz-row' }, this._choice, this._run),
+      this._said,
+      this._about,
+      this._problem
+    );
+    this.node.hidden = true;
+    this._endings.add(
+      _client.changed.subscribe(() => {
+        this._draw();
+      }),
+      demonstrator.changed.subscribe(() => {
+        this._changed();
+      })
+    );
+    this._draw();
+  }
+
+  dispose(): void {
+    this._endings.end();
+  }
+
+  private _unfold(open: boolean): void {
+    show(this.node, open);
+    this.toggle.setAttribute('aria-expanded', String(open));
+    if (open && this._known.size === 0) {
+      void this._read();
+    }
+    this._draw();
+  }
+
+  private async _read(): Promise<void> {
+    if (this._reading) {
+      return;
+    }
+    this._reading = true;
+    this._draw();
+    try {
+      this._fill(await this._client.demonstrator.families());
+      this._missing = '';
+    } catch (error) {
+      this._missing = messageOf(error);
+    }
+    this._reading = false;
+    this._draw();
+  }
+
+  private _fill(families: readonly DemonstrationFamily[]): void {
+    this._known = new Map(
+      families.flatMap(({ demonstrations }) =>
+        demonstrations.map(one => [one.name, one])
+      )
+    );
+    this._choice.replaceChildren(
+      ...families.map(({ family, demonstrations }) =>
+        element(
+          'optgroup',
+          { attributes: { label: family } },
+          ...demonstrations.map(one =>
+            element('option', { attributes: { value: one.name } }, one.title)
+          )
+        )
+      )
+    );
+    this._tell();
+  }
+
+  /** What the chosen one shows. */
+  private _tell(): void {
+    const one = this._known.get(this._choice.value);
+    this._choice.title = one?.title ?? '';
+    this._about.replaceChildren(
+      ...(one === undefined
+        ? []
+        : [
+            element('strong', {}, one.title),
+            element(
+              'p',
+              {},
+              'The article says, and here it is put to the test:'
+            ),
+            element(
+              'ul',
+              {},
+              ...one.claims.map(({ claim, verdict }) =>
+                element(
+                  'li',
+                  {},
+                  claim,
+                  element('span', { class: 'ddpviz-verdict' }, ` (${verdict})`)
+                )
+              )
+            ),
+            element(
+              'p',
+              { class: 'ddpviz-quiet' },
+              `Shown by ${viewLabel(one.view)}. It takes the place of the workload that is loaded, and leaves the session idle.`
+            )
+          ])
+    );
+  }
+
+  /** What was found is told elsewhere; what went wrong is told in the fold, which stays. */
+  private _changed(): void {
+    if (this._client.demonstrator.found !== null && !this.node.hidden) {
+      const focused = this.node.contains(document.activeElement);
+      this._unfold(false);
+      if (focused) {
+        this.toggle.focus({ preventScroll: true });
+      }
+    }
+    this._draw();
+  }
+
+  private _draw(): void {
+    const { state, connection, demonstrator } = this._client;
+    const why = demonstrator.running
+      ? 'it runs'
+      : whyNotDemonstrate(state, connection === 'connected');
+    const none = this._known.size === 0;
+    setReason(this._run, why ?? (none ? 'they are not read yet' : null));
+    this._choice.disabled = none || demonstrator.running;
+    show(this._choice, !none);
+    show(this._run, !none);
+    show(this._about, !none);
+    const said = demonstrator.running
+      ? 'Runs: the state on top tells how far it is; Stop ends it.'
+      : this._reading
+        ? 'Loading …'
+        : why === null
+          ? this._missing
+          : `No demonstration can run now: ${why}.`;
+    setText(this._said, said);
+    show(this._said, said !== '');
+    setText(this._problem, demonstrator.problem);
+    show(this._problem, demonstrator.problem !== '');
+  }
+}
