@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import ddpviz
-from ddpviz.cli.commands import claims, demo, explain, lab, show
+from ddpviz.cli.commands import claims, demo, explain, export, lab, show
 from ddpviz.cli.errors import CommandError
 
 #: Exit status of a command that could not do what was asked.
@@ -17,7 +17,7 @@ FAILED = 2
 #: As a shell has it for a command that SIGINT ended.
 INTERRUPTED = 130
 
-_COMMANDS = (demo, show, explain, claims, lab)
+_COMMANDS = (demo, show, explain, claims, export, lab)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -139,7 +139,7 @@ def _between(low: Any, mean: Any, high: Any) -> str:
 
 
 def _broadcasts(number: Any, nbytes: Any) -> str:
-    if _missing(number) or not number:
+    if _missing(number) or not number or not nbytes:  # a trace may have no sizes
         return _whole(number)
     return f"{_whole(number)} ({_size(nbytes)})"
 
@@ -163,7 +163,7 @@ def plans(frame: pd.DataFrame) -> str:
         rows = [
             [
                 _whole(row["bucket"]),
-                _size(row["bytes"]),
+                _size(row["bytes"] or None),
                 _size(row["limit_bytes"]),
                 _whole(row["parameters"]),
                 names(list(row["parameter_names"]), at_most=3),

@@ -40,7 +40,7 @@ def test_what_was_not_recorded(demo: Demo, options: list[str], said: str) -> Non
     assert_one_line(ddpviz("explain", demo.folder, *options), said)
 
 
-def test_a_profilers_trace_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_trace_without_events_is_refused_in_a_sentence(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": []}')
     with gzip.open(tmp_path / "other.pt.trace.json.gz", "wt") as file:
@@ -49,7 +49,7 @@ def test_a_profilers_trace_is_refused_in_a_sentence(tmp_path: Path) -> None:
         assert_one_line(
             ddpviz("explain", path),
             "ddpviz explain: found ",
-            "expected the folder of a recording: profiler traces are not read yet",
+            "expected a profiler trace of some steps: record it again",
         )
 
 

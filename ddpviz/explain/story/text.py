@@ -1,0 +1,185 @@
+"""A story, and a comparison of two, as plain text for a terminal."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ddpviz.analysis.units import format_duration
+from ddpviz.explain.text import texts
+
+if TYPE_CHECKING:
+    from ddpviz.explain.story.comparison import Comparison
+    from ddpviz.explain.story.frames import Frame
+    from ddpviz.explain.story.telling import Story
+
+_WIDTH = 100
+#: What costs most, as many as are told first.
+TOLD = 3
+
+
+def story(found: Story) -> str:
+    """All of it; what costs most comes first."""
+    lines = [*_wrapped(found.title, 0), "", "What costs most, per step:"]
+    if not found.costs:
+        lines.append("  nothing of DDP's own")
+    for number, cost in enumerate(found.costs, 1):
+        if number == TOLD + 1:
+            lines += ["", "And:"]
+        lines += _wrapped(f"{number}. {cost.sentence}.", 2, 3)
+        if number <= TOLD and cost.change:
+            lines += _wrapped(f"Change: {cost.change}.", 5)
+            lines += _wrapped(f"Risk: {cost.risk}.", 5)
+    if found.fine:
+        lines += ["", "What is not wrong:"]
+        for sentence in found.fine:
+            lines += _wrapped(f"- {sentence}", 2, 2)
+    for heading, (names, rows) in tables(found):
+        lines += ["", heading, "", *_table(names, rows)]
+    lines += ["", f"Frames of a step, of rank {found.rank}"]
+    for remark in found.tree.remarks:
+        lines += _wrapped(f"note: {remark}", 0, 6)
+    told: set[int] = set()
+    for depth, frame in found.tree.all():
+        lines += ["", *_frame(frame, depth, found.tree.steps, told)]
+    lines.append("")
+    for remark in found.remarks:
+        lines += _wrapped(f"note: {remark}", 0, 6)
+    return "\n".join(lines).rstrip()
+
+
+def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
+    """Heading, names of columns, and rows of each table about ranks."""
+    shown = [
+        (
+            "Where each rank's time went (compute, exposed and other make up the whole; hidden is "
+            "part of compute)",
+            (
+                ["rank", "compute", "hidden", "exposed", "other", "of communication hidden"],
+                [
+                    [
+                        str(one.rank),
+                        *(
+                            f"{format_duration(ns)} {_percent(ns, one.window_ns)}"
+                            for ns in (
+                                one.compute_ns,
+                                one.hidden_ns,
+                                one.exposed_ns,
+                                one.other_ns,
+                            )
+                        ),
+                        "-" if math.isnan(one.overlap) else f"{one.overlap:.1%}",
+                    ]
+                    for one in found.shares
+                ],
+            ),
+        )
+    ]
+    if len(found.clocks) > 1:
+        shown.append(
+            (
+                f"Clocks against rank {found.clocks[0].rank}'s, by the ends of shared collectives",
+                (
+                    ["rank", "offset", "residual", "worst", "collectives", "moved by"],
+                    [
+                        [
+                            str(one.rank),
+                            _us(one.offset_ns),
+                            f"± {_us(one.residual_ns)}",
+                            _us(one.worst_ns),
+                            str(one.matched),
+                            _us(-one.moved_ns) if one.moved_ns else "nothing",
+                        ]
+                        for one in found.clocks[1:]
+                    ],
+                ),
+            )
+        )
+    if found.skews:
+        shown.append(
+            (
+                "Who arrives last",
+                (
+                    ["collective", "steps", "apart", "at worst", "last was"],
+                    [
+                        [
+                            one.name,
+                            str(one.times),
+                            format_duration(one.spread_ns),
+                            format_duration(one.worst_ns),
+                            ", ".join(f"rank {rank}: {times}" for rank, times in one.last[:4]),
+                        ]
+                        for one in found.skews
+                    ],
+                ),
+            )
+        )
+    return shown
+
+
+def comparison(found: Comparison) -> str:
+    """Two runs, line by line."""
+    rows = [[row.name, row.first, row.second, row.difference] for row in found.rows]
+    return "\n".join(
+        [*_wrapped(f"first   {found.first}", 0, 8), *_wrapped(f"second  {found.second}", 0, 8), ""]
+        + _table(["of a step (median)", "first", "second", "difference"], rows)
+    )
+
+
+def per_step(frame: Frame, steps: int) -> str:
+    """How often and how long in a step."""
+    times = frame.times / max(steps, 1)
+    often = f"{times:.0f} ×" if abs(times - round(times)) < 0.005 else f"{times:.2f} ×"
+    return f"{often}, {format_duration(frame.total_ns / max(steps, 1))} a step"
+
+
+def _frame(frame: Frame, depth: int, steps: int, told: set[int]) -> list[str]:
+    indent = 2 * depth
+    detail = f": {frame.detail}" if frame.detail else ""
+    lines = _wrapped(f"{frame.name}  {per_step(frame, steps)}{detail}", indent, 4)
+    inner = indent + 4
+    station, one = frame.station, frame.entry
+    if station is not None and station.place:
+        lines.append(f"{' ' * inner}{station.place}")
+    if one is None:
+        return lines
+    if id(one) in told:
+        return [*lines, f"{' ' * inner}{one.title} (above)"]
+    told.add(id(one))
+    if station is not None and station.link:
+        lines.append(f"{' ' * inner}{station.link}")
+    lines += _wrapped(one.title if one.title.endswith("?") else f"{one.title}.", inner)
+    for heading, said in texts(one):
+        lines += _wrapped(f"{heading}: {said}" if heading else said, inner)
+    return lines
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (names, ["-" * width for width in widths], *rows)
+    ]
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"({part / whole:.0%})" if whole else ""
+
+
+def _us(ns: float) -> str:
+    return "unknown" if math.isnan(ns) else f"{ns / 1e3:.1f} µs"
+
+
+def _wrapped(said: str, indent: int, hanging: int = 0) -> list[str]:
+    blanks = " " * indent
+    return textwrap.wrap(
+        said,
+        max(_WIDTH, indent + 40),
+        initial_indent=blanks,
+        subsequent_indent=blanks + " " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,222 @@
+"""A trace as numpy columns: what an analysis needs of millions of events, 24 bytes each."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ddpviz.traces.decoding import Args, Decoded, Event, arguments
+from ddpviz.traces.errors import TraceError
+
+
+class Category(enum.IntEnum):
+    """What sort of event it is, however the profiler's version calls that."""
+
+    OTHER = 0
+    OPERATION = 1
+    ANNOTATION = 2
+    PYTHON = 3
+    RUNTIME = 4
+    KERNEL = 5
+    COPY = 6
+    GPU_ANNOTATION = 7
+
+
+_CATEGORIES = {
+    "cpu_op": Category.OPERATION,
+    "operator": Category.OPERATION,
+    "user_annotation": Category.ANNOTATION,
+    "python_function": Category.PYTHON,
+    "cuda_runtime": Category.RUNTIME,
+    "cuda_driver": Category.RUNTIME,
+    "runtime": Category.RUNTIME,
+    "kernel": Category.KERNEL,
+    "gpu_memcpy": Category.COPY,
+    "memcpy": Category.COPY,
+    "gpu_memset": Category.COPY,
+    "memset": Category.COPY,
+    "gpu_user_annotation": Category.GPU_ANNOTATION,
+}
+#: Events whose arguments are read, by the beginning of their names.
+ASKED = (
+    "c10d::",
+    "_c10d_functional::",
+    "gloo:",
+    "nccl",
+    "rccl",
+    "record_param_comms",
+    "torch::distributed::reducer::",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+)
+#: Times beyond this (in ns, some 290 years) are none.
+_LATEST_NS = 2.0**63
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """Complete events of one file, in the order of their begins, the longer of two first.
+
+    ``begin_ns``, ``end_ns``: int64; since the epoch where the file tells its base, else since
+    what its profiler counts from. ``name``, ``thread``: positions in ``names``, ``threads``;
+    ``category``: a :class:`Category`. ``correlation``: joins a kernel with the call that launched
+    it, -1 for none. ``details``: arguments of the events of :data:`ASKED`, by position.
+    ``left_out``: events that could not be read.
+    """
+
+    path: Path
+    begin_ns: np.ndarray
+    end_ns: np.ndarray
+    name: np.ndarray
+    category: np.ndarray
+    thread: np.ndarray
+    correlation: np.ndarray
+    names: list[str]
+    threads: list[tuple[Any, Any]]
+    details: dict[int, Args]
+    distributed: dict[str, Any]
+    host: str
+    has_epoch: bool
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+    def named(self, wanted: Callable[[str], bool], *categories: Category) -> np.ndarray:
+        """Positions of events whose name is wanted, of these categories or of any."""
+        table = np.fromiter((wanted(name) for name in self.names), bool, len(self.names))
+        found = table[self.name]
+        if categories:
+            found &= np.isin(self.category, categories)
+        positions: np.ndarray = np.flatnonzero(found)
+        return positions
+
+    def text(self, position: int) -> str:
+        """An event's name."""
+        return self.names[int(self.name[position])]
+
+
+def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
+    """Raises :class:`TraceError` where there is no event with a time and a length."""
+    events = [event for event in decoded.events if event.ph == "X"]
+    begin_us, whole = _times([event.ts for event in events])
+    length_us, _ = _times([event.dur for event in events])
+    length_us = np.where(np.isnan(length_us), 0.0, length_us)
+    unit = _unit(begin_us, whole)
+    base_ns = _whole(decoded.base_ns)
+    good = ~np.isnan(begin_us) & (np.abs(begin_us) * unit + base_ns < _LATEST_NS)
+    good &= (length_us >= 0) & (length_us * unit < _LATEST_NS / 4)
+    if not good.any():
+        raise TraceError(
+            f"found no event with a time in {path}, expected a profiler trace of some steps: "
+            "record it again"
+        )
+    begin_ns = np.zeros(len(events), np.int64)
+    if whole is not None:
+        begin_ns[good] = whole[good] * np.int64(unit)
+    else:
+        # In two parts: a product of 16 digits and 1000 has more than a float64 holds.
+        floor = np.floor(begin_us[good])
+        parts = np.rint((begin_us[good] - floor) * unit).astype(np.int64)
+        begin_ns[good] = floor.astype(np.int64) * unit + parts
+    begin_ns += base_ns
+    length_ns = np.zeros(len(events), np.int64)
+    length_ns[good] = np.rint(length_us[good] * unit).astype(np.int64)
+
+    kept = np.flatnonzero(good)
+    order = kept[np.lexsort((-length_ns[kept], begin_ns[kept]))]
+    names: dict[str, int] = {}
+    threads: dict[tuple[Any, Any], int] = {}
+    codes: dict[str, int] = {}
+    name = np.array([names.setdefault(event.name, len(names)) for event in events], np.int32)
+    thread = np.array([threads.setdefault(_where(event), len(threads)) for event in events])
+    category = np.array([codes.setdefault(event.cat, len(codes)) for event in events], np.int32)
+    kinds = np.array([_CATEGORIES.get(cat.lower(), Category.OTHER) for cat in codes], np.int8)
+    sort = kinds[category][order]
+    texts = list(names)
+    name = name[order]
+    details, correlation = _arguments(events, order, texts, name, sort)
+    return Trace(
+        path=path,
+        begin_ns=begin_ns[order],
+        end_ns=(begin_ns + length_ns)[order],
+        name=name,
+        category=sort,
+        thread=thread.astype(np.int32)[order],
+        correlation=correlation,
+        names=texts,
+        threads=list(threads),
+        details=details,
+        distributed=distributed,
+        host=decoded.host if isinstance(decoded.host, str) else "",
+        has_epoch=base_ns > 0 or float(np.median(begin_ns[kept])) > 1e18,
+        left_out=decoded.left_out + len(events) - len(order),
+    )
+
+
+def _times(values: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """As float64, NaN for what is no number; as int64 too where all are whole."""
+    if all(type(value) is int and abs(value) < 2**62 for value in values):
+        whole = np.array(values, np.int64)
+        return whole.astype(np.float64), whole
+    try:
+        found = np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.array([_number(value) for value in values], np.float64)
+    return np.where(np.isfinite(found), found, np.nan), None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else math.nan
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _unit(begin_us: np.ndarray, whole: np.ndarray | None) -> int:
+    """ns per unit: Chrome's JSON counts µs, but a µs since 1970 has 16 digits and a ns 19."""
+    known = begin_us[~np.isnan(begin_us)]
+    return 1 if whole is not None and len(known) and float(np.median(known)) > 1e17 else 1000
+
+
+def _whole(value: Any) -> int:
+    number = _number(value)
+    if not 0 < number < _LATEST_NS / 2:
+        return 0
+    return int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else int(number)
+
+
+def _where(event: Event) -> tuple[Any, Any]:
+    pid, tid = event.pid, event.tid
+    plain = (int, float, str, type(None))
+    return (
+        pid if isinstance(pid, plain) else str(pid)[:80],
+        tid if isinstance(tid, plain) else str(tid)[:80],
+    )
+
+
+def _arguments(
+    events: list[Event],
+    order: np.ndarray,
+    names: list[str],
+    name: np.ndarray,
+    category: np.ndarray,
+) -> tuple[dict[int, Args], np.ndarray]:
+    asked = np.fromiter((text.startswith(ASKED) for text in names), bool, len(names))[name]
+    on_device = np.isin(category, (Category.RUNTIME, Category.KERNEL, Category.COPY))
+    correlation = np.full(len(order), -1, np.int64)
+    details = {}
+    for position in np.flatnonzero(asked | on_device).tolist():
+        found = arguments(events[order[position]])
+        if found is None:
+            continue
+        if isinstance(found.correlation, int) and 0 <= found.correlation < 2**62:
+            correlation[position] = found.correlation
+        if asked[position]:
+            details[position] = found
+    return details, correlation

@@ -1,0 +1,7 @@
+"""What a reader says instead of a traceback."""
+
+from __future__ import annotations
+
+
+class TraceError(ValueError):
+    """A file that can't be read as a trace: what was found, what was expected, what to do."""

@@ -1,0 +1,71 @@
+"""A clock that is off is found and put right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ddpviz
+from ddpviz.traces import read
+from tests.traces.made import trace, written
+from tests.traces.recorded import STEPS
+
+
+@pytest.mark.parametrize("shift_us", [-1_234_567.8, -3.0, 40.0, 5_000.25])
+def test_a_shift_put_into_a_copy_is_found(own: Path, tmp_path: Path, shift_us: float) -> None:
+    content = json.loads((own / "eager.rank0.json").read_text())
+    content["distributedInfo"]["rank"] = 1
+    content["host_name"] = "another"
+    for one in content["traceEvents"]:
+        one["ts"] += shift_us
+    copy = written(tmp_path / "copy.json", content)
+    found = read([own / "eager.rank0.json", copy])
+    clock = found.clocks[1]
+    assert clock.offset_ns / 1e3 == pytest.approx(shift_us, abs=5)
+    assert clock.residual_ns < 5_000 and clock.matched >= 2 * STEPS - 1
+    first, second = (found.recording.records(ranks=rank)["begin_ns"] for rank in (0, 1))
+    assert abs(first - second).max() < 5_000
+    assert set(found.recording.buckets()["unsplit"]) == {""}
+    assert any(f"rank 1's clock was {shift_us:+.1f} µs" in one for one in found.recording.remarks)
+
+
+def test_a_shift_of_another_rank_is_found_to_its_residual(own: Path, tmp_path: Path) -> None:
+    """The two ranks' own clocks are one clock: what is measured moves with the shift, exactly."""
+    content = json.loads((own / "views.rank1.json").read_text())
+    before = read([own / "views.rank0.json", own / "views.rank1.json"]).clocks[1]
+    assert before.one_host and before.moved_ns == 0
+    for one in content["traceEvents"]:
+        one["ts"] += 250_000.0
+    shifted = written(tmp_path / "shifted.json", content)
+    after = read([own / "views.rank0.json", shifted]).clocks[1]
+    assert (after.offset_ns - before.offset_ns) / 1e3 == pytest.approx(250_000, abs=5)
+    assert after.moved_ns == round(after.offset_ns)
+
+
+def test_who_arrives_last_is_told(tmp_path: Path) -> None:
+    from ddpviz.explain.story import tell
+    from tests.traces.made import step
+
+    late = trace(1)
+    late["traceEvents"] = [one for n in range(3) for one in step(1000.0 + 2000 * n, late=60)]
+    paths = [written(tmp_path / "a.json", trace(0)), written(tmp_path / "b.json", late)]
+    found = read(paths)
+    assert found.clocks[1].offset_ns == 0
+    told = {one.name: one for one in tell(found).skews}
+    assert told["bucket 0"].last == ((1, 3),)
+    assert told["bucket 0"].spread_ns == 60_000
+    table = ddpviz.load(paths).buckets()
+    mine = table[(table["rank"] == 0) & (table["bucket"] == 0)]
+    assert set(mine["last_rank"]) == {1}
+    assert mine["wait_for_rank_ms"].tolist() == pytest.approx([0.06] * 3)
+
+
+def test_ranks_that_share_no_collective_keep_their_clocks(tmp_path: Path) -> None:
+    other = trace(1)
+    other["traceEvents"] = [one for one in other["traceEvents"] if "gloo" not in one["name"]]
+    found = read([written(tmp_path / "a.json", trace(0)), written(tmp_path / "b.json", other)])
+    assert found.clocks[1].matched == 0
+    assert any("shares no collective with rank 0" in one for one in found.recording.remarks)
+    assert "the ranks' hosts have no common clock" in set(found.recording.buckets()["unsplit"])

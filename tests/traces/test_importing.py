@@ -1,0 +1,134 @@
+"""What real traces become: the same facts as a recording of the same run would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ddpviz
+from ddpviz.events import Clock, Flag, Kind, Plan
+from ddpviz.recording import Recording
+from tests.traces.recorded import BYTES, MODES, PARAMETERS, STEPS
+
+
+def both(own: Path, mode: str) -> Recording:
+    return ddpviz.load([own / f"{mode}.rank{rank}.json" for rank in (0, 1)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_step_of_both_ranks_is_there(own: Path, mode: str) -> None:
+    recording = both(own, mode)
+    steps = recording.steps()
+    assert len(steps) == 2 * STEPS and set(steps["rank"]) == {0, 1}
+    assert steps[["step_ms", "forward_ms", "backward_ms", "optimizer_ms"]].notna().all(axis=None)
+    parts = steps["forward_ms"] + steps["backward_ms"] + steps["optimizer_ms"]
+    assert (parts <= steps["step_ms"]).all()
+    records = recording.records()
+    assert set(records["clock"]) == {Clock.PROFILER}
+    inferred = (Kind.STEP, Kind.BACKWARD, Kind.FINALIZE, Kind.GRAD_READY, Kind.BUFFER_SYNC)
+    assert ((records["flags"] & Flag.INFERRED) != 0)[np.isin(records["kind"], inferred)].all()
+
+
+@pytest.mark.parametrize("mode", ["stack", "views"])
+def test_buckets_of_the_first_step_and_after_the_rebuild(own: Path, mode: str) -> None:
+    recording = both(own, mode)
+    plans = recording.notes(Plan, rank=1)
+    assert [plan.reason for plan in plans] == ["attached", "rebuild"]
+    assert [len(plan.buckets) for plan in plans] == [1, 2]
+    assert all(sum(bucket.bytes for bucket in plan.buckets) == BYTES for plan in plans)
+    assert [[len(bucket.parameters) for bucket in plan.buckets] for plan in plans] == [[8], [4, 4]]
+    found = recording.collectives()
+    mine = found[(found["rank"] == 0) & (found["step"] == 1)]
+    assert mine["cause"].tolist() == ["rebuild_order"] * 2 + ["buffers"] * 2 + ["bucket"] * 2
+    assert mine["dtype"].tolist()[:4] == ["int32", "int32", "float32", "int64"]
+    assert mine["bytes"].tolist()[2:4] == [2 * 256 * 4, 8]
+    assert set(recording.buckets()["unsplit"]) == {""}
+
+
+def test_without_shapes_causes_are_the_same_and_sizes_are_said_to_be_missing(own: Path) -> None:
+    with_shapes, without = both(own, "stack"), both(own, "eager")
+    columns = ["rank", "step", "cause", "op", "bucket"]
+    assert without.collectives()[columns].equals(with_shapes.collectives()[columns])
+    assert any("the trace has no sizes" in one for one in without.remarks)
+    assert any("gradients copied in before each launch" in one for one in without.remarks)
+    assert any("add up to each bucket's bytes" in one for one in with_shapes.remarks)
+
+
+def test_no_sync_steps_reduce_nothing_and_the_next_forward_syncs_nothing(own: Path) -> None:
+    recording = both(own, "no_sync")
+    steps = recording.steps()
+    mine = steps[steps["rank"] == 0]
+    assert mine["buckets"].tolist() == [0, 1, 0, 2, 0]
+    assert mine["buffer_broadcasts"].tolist() == [2, 0, 2, 0, 2]
+    forward = recording.records(kinds=Kind.FORWARD, ranks=0)
+    assert ((forward["flags"] & Flag.NO_SYNC) != 0).tolist() == [True, False, True, False, True]
+
+
+def test_find_unused_sends_the_map_of_used_parameters_and_never_rebuilds(own: Path) -> None:
+    recording = both(own, "unused")
+    found = recording.collectives()
+    causes = found[found["rank"] == 1].groupby("step")["cause"].apply(list)
+    assert set(map(tuple, causes)) == {("buffers", "buffers", "bucket", "bucket", "used_map")}
+    assert len(recording.notes(Plan, rank=0)) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_fill_their_buckets(own: Path, mode: str) -> None:
+    recording = both(own, mode)
+    ready = recording.records(kinds=Kind.GRAD_READY, ranks=0)
+    reduced = recording.steps().query("rank == 0 and buckets > 0")["step"]
+    for step in reduced:
+        assert sorted(ready["index"][ready["step"] == step].tolist()) == list(range(PARAMETERS))
+    buckets = recording.buckets()
+    assert (buckets["filling_ms"] >= 0).all()
+    assert (buckets["launched_ns"] >= buckets["full_ns"]).all()
+
+
+def test_buckets_are_launched_before_the_finalize_that_waits_for_them_ends(own: Path) -> None:
+    recording = both(own, "stack")
+    finalize = recording.records(kinds=Kind.FINALIZE, ranks=0)
+    done = recording.records(kinds=Kind.COLLECTIVE_DONE, ranks=0)
+    for one in finalize:
+        mine = done[(done["iteration"] == one["iteration"]) & (done["index"] >= 0)]
+        assert len(mine) == one["index"]
+        assert (mine["begin_ns"] < one["end_ns"]).all()
+
+
+def test_views_and_page_are_made_from_a_trace(own: Path) -> None:
+    from ddpviz.export.page import page
+
+    recording = both(own, "stack")
+    assert recording.timeline(2) is not None
+    text = page(recording)
+    assert "2 ranks" in text and "5 steps" in text and "bucket plans are inferred" in text
+
+
+def test_saved_and_loaded_again_it_is_the_same(own: Path, tmp_path: Path) -> None:
+    recording = both(own, "stack")
+    recording.save(tmp_path / "saved")
+    again = ddpviz.load(tmp_path / "saved")
+    assert again.steps().equals(recording.steps())
+
+
+def test_traces_of_others_gpu(handed_over: Path) -> None:
+    recording = ddpviz.load(handed_over / "gpu_nccl_ddp_rank0of2.json.gz")
+    steps = recording.steps()
+    assert steps["step"].tolist() == [4, 5, 6]
+    assert set(steps["buckets"]) == {5} and set(steps["buffer_broadcasts"]) == {2}
+    assert set(steps["bucket_bytes"]) == {102_228_128} and set(steps["buffer_bytes"]) == {212_904}
+    assert steps["exposed_communication_ms"].notna().all()
+    (plan,) = recording.notes(Plan)
+    assert [len(bucket.parameters) for bucket in plan.buckets] == [2, 15, 12, 51, 81]
+    assert any("times are those of the GPU's streams" in one for one in recording.remarks)
+
+
+def test_traces_of_others_cpu(handed_over: Path) -> None:
+    paths = sorted(handed_over.glob("cpu_gloo_ddp_rank*of2.json.gz"))
+    recording = ddpviz.load(paths)
+    steps = recording.steps()
+    assert len(steps) == 80
+    assert set(steps["buckets"]) == {4} and set(steps["buffer_broadcasts"]) == {2}
+    (plan,) = recording.notes(Plan, rank=1)
+    assert sum(len(bucket.parameters) for bucket in plan.buckets) == 64

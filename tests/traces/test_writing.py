@@ -1,0 +1,114 @@
+"""``ddpviz export``: Chrome's JSON with flows, and back."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ddpviz
+from ddpviz.events import Cause, Kind
+from ddpviz.traces import TraceError
+from ddpviz.traces.writing import write_chrome
+from tests.cli.command import ddpviz as command
+from tests.cli.test_errors import assert_one_line
+from tests.traces.recorded import PARAMETERS
+from tests.views.samples import sample_recording
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    events: list[dict[str, Any]] = json.loads(data)["traceEvents"]
+    return events
+
+
+def test_read_back_it_is_the_same_recording(tmp_path: Path) -> None:
+    recording = sample_recording(ranks=3)
+    again = ddpviz.load(write_chrome(recording, tmp_path / "run.json.gz"))
+    for rank in (0, 1, 2):
+        ours = np.sort(recording.records(ranks=rank), order=["begin_ns", "end_ns", "kind"])
+        theirs = np.sort(again.records(ranks=rank), order=["begin_ns", "end_ns", "kind"])
+        assert (ours == theirs).all()
+    assert again.steps().equals(recording.steps())
+    assert again.buckets().equals(recording.buckets())
+    assert again.plans().equals(recording.plans())
+
+
+def test_a_process_per_rank_with_nested_rows(own: Path, tmp_path: Path) -> None:
+    recording = ddpviz.load([own / f"stack.rank{rank}.json" for rank in (0, 1)])
+    events = events_of(write_chrome(recording, tmp_path / "run.json"))
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {0: "rank 0", 1: "rank 1"}
+    lanes: dict[tuple[int, int], list[tuple[float, float]]] = collections.defaultdict(list)
+    for one in events:
+        if one["ph"] == "X" and one["tid"] != 3:
+            lanes[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+    for spans in lanes.values():
+        open_: list[float] = []
+        for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_ and open_[-1] <= begin + 1e-3:
+                open_.pop()
+            assert not open_ or end <= open_[-1] + 1e-3  # Perfetto drops what overlaps in a lane
+            open_.append(end)
+
+
+def test_flows_go_from_each_gradient_to_its_bucket_to_its_collective(
+    own: Path, tmp_path: Path
+) -> None:
+    recording = ddpviz.load(own / "stack.rank0.json")
+    events = events_of(write_chrome(recording, tmp_path / "run.json"))
+    slices = [one for one in events if one["ph"] == "X"]
+
+    def at(end: dict[str, Any]) -> list[str]:
+        return [
+            one["name"] for one in slices
+            if one["tid"] == end["tid"] and one["ts"] <= end["ts"] <= one["ts"] + one["dur"]
+        ]  # fmt: skip
+
+    flows = collections.defaultdict(dict)
+    for one in events:
+        if one["ph"] in "sf":
+            flows[one["name"], one["id"]][one["ph"]] = one
+    to_bucket = [both for (name, _), both in flows.items() if name == "gradient to bucket"]
+    to_collective = [both for (name, _), both in flows.items() if name == "bucket to collective"]
+    done = recording.records(kinds=Kind.COLLECTIVE_DONE)
+    assert len(to_bucket) == PARAMETERS * len(recording.steps())
+    assert len(to_collective) == int((done["cause"] == Cause.BUCKET).sum())
+    for both in to_bucket:
+        assert any("gradient" in name for name in at(both["s"]))
+        assert any("fills" in name for name in at(both["f"]))
+    for both in to_collective:
+        assert any("fills" in name for name in at(both["s"]))
+        assert any(name.startswith("allreduce") for name in at(both["f"]))
+
+
+def test_the_command(own: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.json.gz"
+    done = command("export", own / "eager.rank0.json", "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert ddpviz.load(out).ranks == [0]
+    assert_one_line(command("export", own / "eager.rank0.json", "-o", out), "already")
+    assert_one_line(command("export", own / "eager.rank0.json", "-o", "x.txt"), "ending in .json")
+    assert_one_line(command("explain", out), "ddpviz show prints")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda root: root["ddpviz"].update(version=99), "version 99"),
+        (lambda root: root["ddpviz"].update(notes=3), "was changed"),
+        (lambda root: root["traceEvents"][3]["args"].update(record=[1]), "was changed"),
+    ],
+)
+def test_a_changed_export_is_one_sentence(tmp_path: Path, change: Any, said: str) -> None:
+    path = write_chrome(sample_recording(steps=1), tmp_path / "run.json")
+    root = json.loads(path.read_text())
+    change(root)
+    path.write_text(json.dumps(root))
+    with pytest.raises(TraceError, match=said):
+        ddpviz.load(path)
