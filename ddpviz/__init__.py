@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOMES = {"Session": "engines", "attach": "attachment", "load": "recording"}
+_HOMES = {"Session": "engines", "attach": "attachment", "load": "loading"}
 __all__ = ["Session", "__version__", "attach", "load"]
 
 if TYPE_CHECKING:
     from ddpviz.attachment import attach
     from ddpviz.engines import Session
-    from ddpviz.recording import load
+    from ddpviz.loading import load
 
 
 def __getattr__(name: str) -> Any:

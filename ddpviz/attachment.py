@@ -57,9 +57,11 @@ class Attachment:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self.recorder.failed(error)
-        self.close()
+        try:
+            if error is not None and not _exits_well(error):
+                self.recorder.failed(error)
+        finally:
+            self.close()
 
 
 def attach(
@@ -77,7 +79,9 @@ def attach(
 
     Raises TypeError for anything but DDP modules, ValueError for an unknown level or how often,
     RuntimeError where this process is being recorded already, FileExistsError where ``out`` holds
-    this rank's recording. Whatever goes wrong, no file of this rank is left in ``out``.
+    this rank's recording: only ranks that torchrun has restarted go on there, their steps after
+    those of before. Whatever goes wrong, no file of this rank is left in ``out`` that was not
+    there.
     """
     found = (
         list(modules) if isinstance(modules, Iterable) and not _is_module(modules) else [modules]
@@ -100,7 +104,8 @@ def attach(
 def _to_directory(out: Path, level: str, fingerprints: int, modules: list[Any]) -> Recorder:
     rank = dist.get_rank() if dist.is_initialized() else 0
     ours = f"rank-{rank:04d}.*"
-    if list(out.glob(ours)):
+    before = list(out.glob(ours))
+    if before and not _relaunched():
         raise FileExistsError(
             f"found a recording of rank {rank} in {out}, expected a directory without one: "
             "name another, or move that one away"
@@ -120,10 +125,16 @@ def _to_directory(out: Path, level: str, fingerprints: int, modules: list[Any]) 
             raise
         _follow(recorder, modules)
     except BaseException:
-        for file in out.glob(ours):
-            file.unlink()
+        if not before:
+            for file in out.glob(ours):
+                file.unlink()
         raise
     return recorder
+
+
+def _relaunched() -> bool:
+    """Whether torchrun has started the ranks anew, after it ended all that were there before."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
 
 
 def _follow(recorder: Recorder, modules: list[Any]) -> None:
@@ -134,6 +145,10 @@ def _follow(recorder: Recorder, modules: list[Any]) -> None:
     except BaseException:
         recorder.close()
         raise
+
+
+def _exits_well(error: BaseException) -> bool:
+    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _is_module(value: Any) -> bool:

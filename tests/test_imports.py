@@ -30,17 +30,18 @@ ORDER = [
 
 #: What composes parts, by name. Session fills a recording as its engines run, is shown by the
 #: explorer, and runs demonstrations; a recording's methods are short for functions of analysis,
-#: explain and views. All import them when called.
+#: explain, views and export. All import them when called.
 ACCEPTED = {
     ("engines", "demonstrations"),
     ("engines", "explorer"),
     ("engines", "recording"),
     ("recording", "analysis"),
     ("recording", "explain"),
+    ("recording", "export"),
     ("recording", "views"),
 }
 #: Modules of the package's root that put parts together; no part may import them.
-ROOT = {"__init__", "attachment"}
+ROOT = {"__init__", "attachment", "loading"}
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

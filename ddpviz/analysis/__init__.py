@@ -10,11 +10,14 @@ from ddpviz.analysis.buckets import buckets
 from ddpviz.analysis.buffer_values import buffer_values
 from ddpviz.analysis.buffers import buffers
 from ddpviz.analysis.collectives import collectives
+from ddpviz.analysis.compare import Comparison, comparison
+from ddpviz.analysis.compile_table import compile_table
 from ddpviz.analysis.construction_parts import construction
 from ddpviz.analysis.countdown import countdown
 from ddpviz.analysis.finalizes import finalize
 from ddpviz.analysis.finding import finding
 from ddpviz.analysis.forward_graph import forward_graph
+from ddpviz.analysis.graphs import borders, graphs
 from ddpviz.analysis.overlap import overlap
 from ddpviz.analysis.plan_reasons import plan_reasons
 from ddpviz.analysis.plans import plans
@@ -24,11 +27,15 @@ from ddpviz.analysis.steps import steps
 from ddpviz.analysis.units import format_bytes, format_duration
 
 __all__ = [
+    "Comparison",
     "Source",
+    "borders",
     "buckets",
     "buffer_values",
     "buffers",
     "collectives",
+    "comparison",
+    "compile_table",
     "construction",
     "countdown",
     "finalize",
@@ -36,6 +43,7 @@ __all__ = [
     "format_bytes",
     "format_duration",
     "forward_graph",
+    "graphs",
     "overlap",
     "plan_reasons",
     "plans",

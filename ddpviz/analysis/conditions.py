@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddpviz.analysis.configurations import configured, sync_flag
-from ddpviz.analysis.source import Source
+from ddpviz.analysis.source import Source, whole_of
 from ddpviz.analysis.tables import SHARED_ID, find, pick, run_keys
 from ddpviz.events import Buffers, Cause, Flag, Kind, Module
 
@@ -79,7 +79,7 @@ def conditions(
         "sync_on": on,
         "sync_due": due,
         "hook": hook,
-        "why": _why(forward, fired, has, on, due, hook, module_name, flag),
+        "why": _why(source, forward, fired, has, on, due, hook, module_name, flag),
         "authoritative_rank": _authoritative_ranks(source, forward, fired & (hook == "none")),
         "of_threshold": share,
         "reassigned": _reassigned(source, forward),
@@ -91,6 +91,7 @@ def _truth(value: Any) -> int:
 
 
 def _why(
+    source: Source,
     forward: np.ndarray,
     fired: np.ndarray,
     has: np.ndarray,
@@ -109,19 +110,23 @@ def _why(
             "it fired: " + module + " has buffers, " + flag + " is on, and a sync was due",
             module + " has no buffers",
             flag + " is off",
-            "none was due: " + _before(forward),
+            "none was due: " + _before(source, forward, due == 0),
             "all conditions held, and yet it was not seen",
         ],
         _UNKNOWN,
     )
 
 
-def _before(forward: np.ndarray) -> np.ndarray:
-    """What the forward before did, as far as it is among these."""
-    keys = run_keys(forward)
-    order = np.lexsort((forward["begin_ns"], keys))
-    at = find(keys[order], keys - 1)
-    flags = pick(forward["flags"][order].astype(np.int64), at, 0)
+def _before(source: Source, forward: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """What the forward before did, of those that are asked for."""
+    wanted = run_keys(forward) - 1
+    flags = _flags_of(forward, wanted)
+    unknown = asked & (flags < 0)
+    if unknown.any():  # it was in the step before, or between the two
+        steps = {-1, *(forward["step"][unknown].astype(np.int64) - 1).tolist()}
+        earlier = whole_of(source).records(kinds=Kind.FORWARD, steps=sorted(steps))
+        flags[unknown] = _flags_of(earlier, wanted[unknown])
+    flags = np.maximum(flags, 0)
     return np.select(
         [(flags & Flag.NO_GRAD) != 0, (flags & Flag.NO_SYNC) != 0],
         [
@@ -130,6 +135,13 @@ def _before(forward: np.ndarray) -> np.ndarray:
         ],
         "the forward before it was without gradients, or in no_sync",
     )
+
+
+def _flags_of(forward: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Flags of the forwards of these runs, -1 of those that are not there."""
+    keys = run_keys(forward)
+    order = np.lexsort((forward["begin_ns"], keys))
+    return pick(forward["flags"][order].astype(np.int64), find(keys[order], wanted), -1)
 
 
 def _authoritative_ranks(source: Source, forward: np.ndarray, sent: np.ndarray) -> np.ndarray:

@@ -101,8 +101,12 @@ def _windows(records: np.ndarray) -> list[_Window]:
     inside = np.zeros(len(records), bool)
     for begin_ns, end_ns, _ in windows:
         inside |= (records["begin_ns"] >= begin_ns) & (records["begin_ns"] <= end_ns)
-    begins_ns, ends_ns = _times(records[~inside])
-    if begins_ns:
+    others = records[~inside]
+    begins_ns, ends_ns = _times(others)
+    # A constructor verifies before it sends the initial state; at its end Join sends a module's
+    # state alone (``DDP._sync_final_model``; torch 2.6 to 2.13).
+    verified = among(others["cause"], Cause.VERIFY)
+    if (verified | among(others["kind"], *KINDS)).any():
         windows.append((min(begins_ns), max(ends_ns), False))
     return sorted(windows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddpviz.analysis.buffers import forward_of
+from ddpviz.analysis.bursts import bursts
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.causes import after_backward, in_forward, in_hooks
 from ddpviz.analysis.communication import reduced_unseen, unseen_modules
@@ -13,7 +14,7 @@ from ddpviz.analysis.exposed import on_stream
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, run_keys
 from ddpviz.analysis.trouble import trouble
-from ddpviz.analysis.units import format_duration
+from ddpviz.analysis.units import format_bytes, format_duration
 from ddpviz.events import Cause, Flag, Kind
 
 #: Exposed communication below this share of the step is not worth a title.
@@ -46,7 +47,8 @@ def finding(source: Source, step: int, known: Evidence | None = None) -> str:
     if step < 0:
         built = here.construction(step)
         return built.title if built else "no construction of a DDP module was recorded here"
-    return _time_lost(here)
+    burst = max(bursts(here.source, step), key=lambda one: one.gradients, default=None)
+    return _time_lost(here) if burst is None else f"{_time_lost(here)}; {burst.short()}"
 
 
 def _time_lost(here: Evidence) -> str:
@@ -76,7 +78,8 @@ def _time_lost(here: Evidence) -> str:
         why = unseen[int(record["rank"]), int(record["module"])]
         return f"buckets are not available here, because {why}"
     if not len(table):
-        return _nothing_reduced(forward)
+        reduced = here.calls[here.calls["cause"] == Cause.PYTHON_REDUCER]
+        return _by_python(reduced) if len(reduced) else _nothing_reduced(forward)
     launched = table[table["launched_ns"] > 0]
     unended = launched["rank"][~np.isin(run_keys(launched), run_keys(finalize))]
     if len(unended):
@@ -95,6 +98,16 @@ def _ended(records: np.ndarray) -> np.ndarray:
 
 def _lengths_ns(records: np.ndarray) -> list[float]:
     return [float(length) for length in records["end_ns"] - records["begin_ns"]]
+
+
+def _by_python(reduced: np.ndarray) -> str:
+    of_rank = reduced[reduced["rank"] == reduced["rank"].min()]
+    count, nbytes = len(of_rank), format_bytes(int(of_rank["bytes"].sum()))
+    all_reduces = "1 all-reduce" if count == 1 else f"{count} all-reduces"
+    return (
+        f"python_reducer reduced {nbytes} in {all_reduces}, and the Reducer nothing; whether "
+        "backward waited for them is not recorded"
+    )
 
 
 def _nothing_reduced(forward: np.ndarray) -> str:

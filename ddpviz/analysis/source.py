@@ -30,3 +30,9 @@ class Source(Protocol):
 
     def label(self, rank: int, id: int, /) -> str:
         """Text of a label id."""
+
+
+def whole_of(source: Source) -> Source:
+    """The recording that a source is a part of, which it names ``whole``; else itself."""
+    whole: Source = getattr(source, "whole", source)
+    return whole

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.buffers import buffer_rows
+from ddpviz.analysis.bursts import bursts
 from ddpviz.analysis.calls import calls, of_buckets
 from ddpviz.analysis.communication import in_flight, reduced_unseen, unseen_modules
 from ddpviz.analysis.exposed import KINDS as EXPOSED_KINDS
@@ -27,7 +28,7 @@ from ddpviz.analysis.tables import (
     stacked,
     table,
 )
-from ddpviz.events import Cause, Kind
+from ddpviz.events import Cause, Flag, Kind
 
 _SCHEMA = {
     "step": "int64",
@@ -45,6 +46,8 @@ _SCHEMA = {
     "buffer_bytes": "int64",
     "plan_version": "int64",
     "enqueued": "bool",
+    "derived": "bool",
+    "burst": "str",
     "begin_ns": "int64",
 }
 _ROW = row_type(_SCHEMA)
@@ -77,8 +80,12 @@ def steps(source: Source, step: int | None = None) -> pd.DataFrame:
     ``buffer_bytes``: collectives of buffer syncs; ``plan_version``: the highest in use, -1 if none
     is known. ``enqueued``: the step's collectives were enqueued on a CUDA stream, which host
     clocks do not see into: hidden and exposed communication are NaN, and the other times are the
-    host's, when it enqueued the work. ``begin_ns``: epoch; of a step without an end, of its first
-    record. Raises ValueError for a step that was not recorded.
+    host's, when it enqueued the work. ``derived``: no optimizer was seen to step, so the step ends
+    where its last gradients were reduced. ``burst``: where all gradients of a backward came at
+    once, as one compiled graph's backward is one node of autograd, the sentence that says so and
+    why, else "" (:mod:`ddpviz.analysis.bursts`). With ``optimize_ddp="python_reducer"`` there are
+    no buckets, and neither hidden nor exposed communication is known. ``begin_ns``: epoch; of a
+    step without an end, of its first record. Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
     found = calls(source, step)
@@ -135,6 +142,8 @@ def step_rows(
             "bucket_bytes": bucket_bytes,
             "plan_version": _plan_versions(index, keys, forward, found),
             "enqueued": streamed,
+            "derived": _derived(whole, keys),
+            "burst": _bursts(source, step, keys),
             "begin_ns": begin_ns,
         },
     )
@@ -177,6 +186,8 @@ def _communication_ms(
     streamed[find(keys, _keys(found[on_stream(found)]))] = True
     unseen = np.zeros(count, bool)
     unseen[of_call[flight.unseen | (flight.calls["module"] >= SHARED_ID)]] = True
+    # Whether a compiled backward waited for its own all-reduces is not recorded.
+    unknown[find(keys, _keys(found[found["cause"] == Cause.PYTHON_REDUCER]))] = True
     unknown |= streamed
     return (
         np.where(unknown, np.nan, exposed_ns / 1e6),
@@ -189,6 +200,21 @@ def _covered_ns(count: int, *spans: tuple[np.ndarray, np.ndarray, np.ndarray]) -
     """Time covered per group, by spans of one sort or another (groups, begins, ends)."""
     groups, begin_ns, end_ns = (np.concatenate(parts) for parts in zip(*spans, strict=True))
     return union_ns(groups, begin_ns, end_ns, count)
+
+
+def _derived(whole: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(keys), bool)
+    found[find(keys, _keys(whole[(whole["flags"] & Flag.DERIVED) != 0]))] = True
+    return found
+
+
+def _bursts(source: Source, step: int | None, keys: np.ndarray) -> np.ndarray:
+    """The sentence of each step and rank."""
+    told = np.full(len(keys), "", object)
+    for one in bursts(source, step):
+        for at in find(keys, np.array([(one.step << 16) | one.rank])):
+            told[at] = one.sentence() if at >= 0 else told[at]
+    return told
 
 
 def _buffer_sums(forwards: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ddpviz.engines import compiled
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.settings import Facts, Settings
 
@@ -92,6 +93,7 @@ def together(settings: Settings, facts: Facts) -> None:
                 "mixed_precision and comm_hook exclude each other: DDP's mixed precision is a comm "
                 "hook itself, and a module takes one"
             )
+    compiled.together(settings.compile, ddp, settings.comm_hook)
     delayed = ddp.get("delay_all_reduce_named_params")
     hooked = ddp.get("param_to_hook_all_reduce")
     if (delayed is None) != (hooked is None):
@@ -210,6 +212,13 @@ def _comm_hook(name: str, given: Any) -> Any:
     raise _refuse(name, given, f"None, {known} or a function (state, bucket) -> future")
 
 
+def _choice(name: str, given: Any) -> str:
+    known = compiled.CHOICES[name]
+    if given not in known:
+        raise _refuse(name, given, f"one of {', '.join(map(repr, known))}")
+    return str(given)
+
+
 def _rate(name: str, given: Any) -> float | None:
     if given is None:
         return None
@@ -257,6 +266,8 @@ _CHECKS: dict[str, _Check] = {
     "mixed_precision": _mixed_precision,
     "comm_hook": _comm_hook,
     "sync_batchnorm": _flag,
+    **dict.fromkeys(compiled.CHOICES, _choice),
+    "compiled_autograd": _flag,
     "accumulation": lambda name, given: _whole(name, given, MOST_ACCUMULATION),
     "steps_per_second": _rate,
 }

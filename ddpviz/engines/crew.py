@@ -54,6 +54,8 @@ class Crew:
         #: Whether somebody watches, so that records leave the ranks more often.
         self.watched: Callable[[], bool] = bool
         self.ddp_arguments: tuple[str, ...] = ()
+        #: Whether python_reducer has been on in these engines: what it set there stays.
+        self.leaky = False
         self._backend = backend
         self._join = (seed, str(directory), level)
         self._fingerprints = 0
@@ -107,7 +109,7 @@ class Crew:
         if found is not None:
             say(found.summary)  # no call will raise it
         clusters.restart(self.engines, count, lost, self._asked_to_give_up)
-        self.failure, self.members = None, []
+        self.failure, self.members, self.leaky = None, [], False
         self.form()
 
     def fingerprint(self, every: int) -> None:
@@ -170,11 +172,7 @@ class Crew:
         would wait for them: the outcomes are then those of the dead alone.
         """
         members = self.members if members is None else members
-        if not members:
-            raise SessionError(
-                "found a session without ranks, as its last restart did not bring them: "
-                "call session.restart() again"
-            )
+        _there(members)
         self._stepping = name == "run"
         dead = tasks.deaths(self.engines, members, self._directory)
         return dead or tasks.call(
@@ -201,6 +199,7 @@ class Crew:
         """Code of the user's on some ranks; how it ended on each. From any thread, also beside
         other ranks' cells, but with nothing else. What it raises is a value of its report.
         """
+        _there(members)
         return tasks.deaths(self.engines, members, self._directory) or tasks.call(
             self.engines,
             members,
@@ -296,3 +295,12 @@ class Crew:
                     "other engines"
                 )
             raise SessionError(f"{found} is gone, expected a running one: {outcome.ended}")
+
+
+def _there(members: list[tasks.Member]) -> None:
+    """Raises SessionError where there is no rank to ask."""
+    if not members:
+        raise SessionError(
+            "found a session without ranks, as its last restart did not bring them: "
+            "call session.restart() again"
+        )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from ddpviz.engines.errors import SessionError
+
 
 class GiveUp:
     """Whether what the driver waits for is to be waited for no longer; it asks now and then.
@@ -38,6 +40,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.closed = False
+        self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = (
             queue.SimpleQueue()
         )
@@ -45,15 +48,21 @@ class Driver:
         self._thread.start()
 
     def submit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Do it when its turn comes."""
+        """Do it when its turn comes. After :meth:`close` the future has a SessionError."""
         future: Future[Any] = Future()
-        self._queue.put((work, future))
+        with self._lock:
+            if not self.closed:
+                self._queue.put((work, future))
+                return future
+        future.set_exception(SessionError("the session is closed: make a new one"))
         return future
 
     def close(self) -> None:
         """End the thread after what is queued; nothing may be submitted any more."""
-        self.closed = True
-        self._queue.put(None)
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._queue.put(None)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ddpviz.engines import checks, configure
-from ddpviz.engines.prediction import NEEDS, NEXT_STEP, RELOADED, REWRAPPED
+from ddpviz.engines import checks, compiled, configure
+from ddpviz.engines.prediction import NEEDS, NEXT_STEP, RECOMPILED, RELOADED, RESTARTED, REWRAPPED
 from ddpviz.engines.settings import Facts, Settings
 from ddpviz.engines.workloads import WORKLOADS
 
@@ -117,6 +117,7 @@ def all_knobs(settings: Settings | None, facts: Facts) -> tuple[Knob, ...]:
     return (
         *_of_ddp(settings, facts),
         *_of_session(settings, facts),
+        *_of_compiling(settings),
         _workload(settings),
         *_of_workload(settings, facts),
     )
@@ -209,6 +210,40 @@ def _of_session(settings: Settings, facts: Facts) -> list[Knob]:
             max=1000,
         ),
     ]
+
+
+def _of_compiling(settings: Settings) -> list[Knob]:
+    why = None
+    if settings.compile_mode != compiled.PYTHON:
+        why = (
+            "the C++ Reducer reduces, whose hooks it cannot trace: choose the compile mode "
+            f"{compiled.PYTHON} first"
+        )
+    leaving = settings.compile_mode == compiled.PYTHON
+    return [
+        Knob(
+            name,
+            "bool" if name == "compiled_autograd" else "choice",
+            getattr(settings, name),
+            explanation,
+            NEEDS[RESTARTED if leaving and name == "compile_mode" else RECOMPILED],
+            choices=compiled.CHOICES.get(name),
+            disabled=why if name == "compiled_autograd" else None,
+        )
+        for name, explanation in _COMPILING.items()
+    ]
+
+
+_COMPILING = {
+    "compile_mode": "torch.compile, and what it does for DDP: ddp_optimizer splits the graph at "
+    "its own buckets, no_optimization leaves it whole, python_reducer reduces gradients in the "
+    "compiled backward.",
+    "compile_backend": "What graphs are compiled to: inductor makes kernels, which takes longest; "
+    "aot_eager and eager run torch's own.",
+    "compile_order": "Whether DDP is compiled with the model in it, or put around a compiled one.",
+    "compiled_autograd": "The backward is traced as a whole, with the hooks in it, so that "
+    "python_reducer's all-reduces are in its graph and can be fused.",
+}
 
 
 def _workload(settings: Settings | None) -> Knob:

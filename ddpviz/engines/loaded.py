@@ -6,10 +6,17 @@ import dataclasses
 import time
 from typing import Any
 
-from ddpviz.engines import checks, prediction, shipping, tasks
+from ddpviz.engines import checks, compiled, prediction, shipping, tasks
 from ddpviz.engines.crew import Crew
 from ddpviz.engines.errors import ConfigurationError, RankFailed
-from ddpviz.engines.prediction import NEXT_STEP, RELOADED, REWRAPPED, Change
+from ddpviz.engines.prediction import (
+    NEXT_STEP,
+    RECOMPILED,
+    RELOADED,
+    RESTARTED,
+    REWRAPPED,
+    Change,
+)
 from ddpviz.engines.ranks import Problem
 from ddpviz.engines.settings import Facts, Settings
 
@@ -69,6 +76,7 @@ class Loaded:
         settings = self.settings
         packed = shipping.dumps((dict(settings.options), _wrapping(settings), settings.pace()))
         self.chunk, self.step, self._due = 1, 0, 0.0
+        self._leaks(settings)
         outcomes = self._crew.call("build", lambda rank: (settings.workload, packed))
         if problems := _problems(outcomes):
             if all(one.refused for one in problems):
@@ -112,9 +120,12 @@ class Loaded:
         """
         change, before = self.plan(values), self.settings
         self.chunk = 1  # who knows how long a step takes from now on
+        if RESTARTED in change.takes:
+            self._crew.restart(len(self._crew.members))
+            self._reload(change.settings, before)
         if RELOADED in change.takes:
             self._reload(change.settings, before)
-        if REWRAPPED in change.takes:
+        if REWRAPPED in change.takes or RECOMPILED in change.takes:
             self._rewrap(change.settings, values)
         if NEXT_STEP in change.takes:
             packed = shipping.dumps(change.settings.pace())
@@ -122,6 +133,9 @@ class Loaded:
             self._due = 0.0
         self.settings = change.settings
         return change.outcome()
+
+    def _leaks(self, settings: Settings) -> None:
+        self._crew.leaky |= settings.compile_mode == compiled.PYTHON
 
     def _reload(self, settings: Settings, before: Settings) -> None:
         self.settings = settings
@@ -139,6 +153,7 @@ class Loaded:
 
     def _rewrap(self, settings: Settings, values: dict[str, Any]) -> None:
         packed = shipping.dumps(_wrapping(settings))
+        self._leaks(settings)
         outcomes = self._crew.call("wrap", lambda rank: (packed,))
         problems = _problems(outcomes)
         if problems:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ddpviz.engines import checks, configure, shipping
+from ddpviz.engines import checks, compiled, configure, shipping
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.settings import OWN, PACE, Facts, Settings
 
 #: What a change takes, in the order in which it is said.
 RELOADED, REWRAPPED, NEXT_STEP = "reloaded", "re-wrapped", "from the next step"
+RESTARTED, RECOMPILED = "restarted", "re-wrapped, Dynamo reset"
 NOTHING = "nothing to change"
 
 #: The same as sentences about what is to come.
 NEEDS = {
     RELOADED: "reloads the workload: weights, optimizer and steps begin anew",
+    RESTARTED: "restarts the engines, some 10 s, as what python_reducer set in a process stays; "
+    "weights, optimizer and steps begin anew",
+    RECOMPILED: "re-wraps the model on all ranks and resets Dynamo: the next step compiles, which "
+    "can take a minute; weights stay",
     REWRAPPED: "re-wraps the model on all ranks; weights stay",
     NEXT_STEP: "applies from the next step; nothing is rebuilt",
 }
@@ -31,18 +36,21 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """``settings``: as they are to be. ``takes``: of :data:`RELOADED` and the others."""
+    """``settings``: as they are to be. ``takes``: of :data:`RELOADED` and the others. ``remarks``:
+    what has to be said of it besides, a sentence each."""
 
     settings: Settings
     takes: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
     def outcome(self) -> str:
         """What it took, for a person."""
-        return " and ".join(self.takes) or NOTHING
+        return "; ".join([" and ".join(self.takes) or NOTHING, *self.remarks])
 
     def needs(self) -> str:
         """What it will take, in a sentence."""
-        return "; and ".join(NEEDS[one] for one in self.takes) or NOTHING
+        needs = "; and ".join(NEEDS[one] for one in self.takes) or NOTHING
+        return "; ".join([needs, *self.remarks])
 
 
 def change(
@@ -79,7 +87,9 @@ def change(
         **checked,
     )
     checks.together(new, facts)
-    return Change(new, _takes(settings, new))
+    before, after = (compiled.remarks(one.compile, one.ddp) for one in (settings, new))
+    remarks = tuple(one for one in after if one not in before)
+    return Change(new, _takes(settings, new), remarks)
 
 
 def of_load(settings: Settings, values: dict[str, Any], facts: Facts) -> Prediction:
@@ -106,11 +116,14 @@ def other_workload(settings: Settings | None, given: Any) -> Settings:
 
 
 def _takes(old: Settings, new: Settings) -> tuple[str, ...]:
+    if compiled.leaks(old.compile, new.compile):
+        return (RESTARTED,)
     if (new.workload, new.options) != (old.workload, old.options):
         return (RELOADED,)
     takes = []
     if new.wrapping() != old.wrapping():
-        takes.append(REWRAPPED)
+        compiles = old.compile.on or new.compile.on
+        takes.append(RECOMPILED if compiles else REWRAPPED)
     if any(getattr(new, name) != getattr(old, name) for name in PACE):
         takes.append(NEXT_STEP)
     return tuple(takes)

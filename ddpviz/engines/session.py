@@ -7,12 +7,13 @@ import itertools
 import os
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddpviz.engines import checks, lifetime, prediction, registry, shipping, status
+from ddpviz.engines import checks, comparing, compiled, lifetime, prediction, registry, shipping, status
 from ddpviz.engines import cluster as clusters
+from ddpviz.engines.compilations import Compilations
 from ddpviz.engines.crew import Crew
 from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
 from ddpviz.engines.execution import Execution, Output
@@ -69,6 +70,9 @@ class Session:
         self._started = time.time()
         self._finalizer: weakref.finalize[Any, Any] | None = None
         work = self._work = Work()
+        compilations = Compilations(work.listeners.tell)
+        self.recording.subscribe(compilations.take)
+        work.compiling = compilations.now
 
         def connect() -> None:
             found = clusters.connect(engines, cluster, work.give_up)
@@ -116,6 +120,9 @@ class Session:
         def build() -> None:
             loaded = Loaded.prepare(self._crew, settings, configuration)
             self._loaded = None
+            if self._crew.leaky and loaded.settings.compile_mode != compiled.PYTHON:
+                self._crew.restart(self._count)
+                lifetime.register(self.id, self._crew, self._started)
             loaded.rebuild()
             self._loaded = loaded
 
@@ -161,10 +168,12 @@ class Session:
         """End training after the step that runs, and cells that run on ranks. Fine where there is
         nothing to end.
 
-        Raises RankFailed where a rank failed since, or hangs: its engines are then killed.
+        A step that compiles is waited for; :meth:`restart` from another thread ends it at once, as
+        Ctrl-C does. Raises RankFailed where a rank failed since, or hangs: its engines are then
+        killed.
         """
         work = self._work
-        work.end_what_runs()
+        work.end_what_runs(patient=True)
         error, work.error = work.error, None
         if error is not None:
             raise error
@@ -197,8 +206,9 @@ class Session:
 
     def configure(self, **configuration: Any) -> str:
         """Turn knobs, on all ranks at the end of the chunk that runs. Returns what that took:
-        "re-wrapped" (weights, optimizer and step stay), "from the next step", both joined by
-        "and", "reloaded" (all begins anew), or "nothing to change".
+        "re-wrapped" (weights, optimizer and step stay; with "Dynamo reset" the next step compiles),
+        "from the next step", both joined by "and", "reloaded" (all begins anew), "restarted" (on
+        new engines), or "nothing to change"; after it, what has to be said of the settings.
 
         Every argument of this torch's DistributedDataParallel (those that take parameters take
         their names), and the workload's options, as ``batch_size``. Besides, ``workload``: another
@@ -206,6 +216,8 @@ class Session:
         (``batch`` is called with a number of its own for each); ``comm_hook``: None, "allreduce",
         "fp16", "powersgd" or a function (None, bucket) -> future; ``sync_batchnorm``; ``delay_ms``:
         what a rank sleeps in each step, by rank; ``steps_per_second``: at most so many, or None.
+        ``compile_mode``: "none", or one of ``torch._dynamo.config.optimize_ddp``;
+        ``compile_backend``, ``compile_order``, ``compiled_autograd``: see :mod:`compiled`.
 
         Raises ConfigurationError for a name that is not known or a value that cannot work; what
         was before then holds again. :meth:`knobs` lists all, :meth:`predict` asks first.
@@ -217,7 +229,17 @@ class Session:
         loaded = self._need("configure")
         if not configuration:
             return prediction.NOTHING
-        if prediction.RELOADED in loaded.plan(configuration).takes:
+        takes = loaded.plan(configuration).takes
+        if prediction.RESTARTED in takes:
+
+            def anew() -> str:
+                outcome = loaded.configure(configuration)
+                lifetime.register(self.id, self._crew, self._started)
+                return outcome
+
+            with self._work.during("restarting", "python_reducer is left: new engines"):
+                return str(self._work.do(anew, "configure"))
+        if prediction.RELOADED in takes:
             with self._work.during("loading", "the workload is built anew"):
                 return str(self._work.do(lambda: loaded.configure(configuration), "configure"))
         outcome = str(self._work.do(lambda: loaded.configure(configuration), "configure"))
@@ -262,13 +284,51 @@ class Session:
                 work.do(lambda: loaded.become(settings, configuration), "configure")
         return prediction.RELOADED
 
+    def compare(
+        self,
+        modes: Collection[str] | None = None,
+        configurations: Mapping[str, Mapping[str, Any]] | None = None,
+        rounds: int = 3,
+        steps: int = 20,
+        warm: int = 5,
+        backend: str = "inductor",
+    ) -> Any:
+        """Run the workload in several configurations, in turns, and measure them side by side.
+
+        ``modes``: of ``compile_mode``, with "eager" for none, compiled by ``backend``.
+        ``configurations``: what :meth:`configure` takes, by a name each. All begin with the same
+        weights and batches in each of ``rounds``, run ``warm`` steps and then ``steps`` that are
+        measured. The session then has its workload loaded anew, as it was configured. Returns a
+        :class:`ddpviz.analysis.Comparison`, which ranks only what the noise between rounds can tell
+        apart.
+
+        Raises ConfigurationError for an unknown mode or fewer than two configurations, RankFailed
+        where a rank fails.
+        """
+        self._work.idle("compare")
+        base = self._need("compare").settings
+        wanted = dict(configurations or {})
+        wanted = {**comparing.of_modes(modes or (), backend), **wanted}
+        if len(wanted) < 2:
+            raise ConfigurationError(
+                f"found {len(wanted)} configuration to compare, expected two or more: give modes=, "
+                "as ['eager', 'ddp_optimizer'], or configurations= by name"
+            )
+        counted = [checks.steps(one) for one in (rounds, steps, warm)]
+        try:
+            found = comparing.trials(self, base, wanted, *counted)
+        finally:
+            if self.failure is None and not self._work.driver.closed:
+                self._load(base, {})
+        return self.recording.comparison(found)
+
     # --- looking ---------------------------------------------------------------------------------
 
     def status(self) -> SessionStatus:
         """What the session is doing. Asks no rank; takes well below a millisecond."""
         work, loaded = self._work, self._loaded
         word, reason = work.activity()
-        doing = "stepping" if word == "training" else "idle"
+        doing = "stepping" if work.training is not None else "idle"
         doing = word if word in ("starting", "loading", "restarting") else doing
         crew = work.crew
         return SessionStatus(
@@ -347,18 +407,23 @@ class Session:
         have as the last line of a cell. :func:`ddpviz.demonstrations.demonstrations` lists them.
 
         It takes the place of the workload that is loaded, and leaves the session idle. Raises
-        ValueError for an unknown name, SessionError where the session is busy or has one rank.
+        ValueError for an unknown name, SessionError where the session is busy or has one rank, and
+        where :meth:`stop` ended it.
         """
         from ddpviz.demonstrations import demonstrate
+        from ddpviz.demonstrations.catalogue import demonstration
 
-        self._work.idle("demonstrate")
+        title = demonstration(name).title
         loaded = self._loaded
         replaced = ""
         if loaded is not None and loaded is not self._demonstrated:
             replaced = loaded.settings.name
-        found = demonstrate(self, name, replaced)
-        self._demonstrated = self._loaded
-        return found
+        with self._work.demonstrating(title):
+            try:
+                return demonstrate(self, name, replaced)
+            finally:
+                if self._loaded is not loaded:
+                    self._demonstrated = self._loaded
 
     # --- cells -----------------------------------------------------------------------------------
 
@@ -424,6 +489,12 @@ class Session:
     def __repr__(self) -> str:
         word, _ = self._work.activity()
         return f"<Session {self.id}: {self._count} ranks, {word}, recorded in {self.directory}>"
+
+    def _ask(self, task: str) -> Any:
+        return self._work.do(lambda: self._crew.ask(task), task)
+
+    def _ask_first(self, task: str) -> Any:
+        return self._work.do(lambda: self._crew.ask_first(task), task)
 
     @property
     def _crew(self) -> Crew:

@@ -9,10 +9,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ddpviz.engines import compiled
+from ddpviz.engines.compiled import Compile
+
 #: Settings of the session's own; every other name is DDP's or the workload's.
 WRAPPING = ("comm_hook", "sync_batchnorm")
 PACE = ("accumulation", "delay_ms", "steps_per_second")
-OWN = (*WRAPPING, *PACE)
+OWN = (*WRAPPING, *compiled.NAMES, *PACE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Settings:
     """``ddp``: DDP's arguments by the names this torch has. ``options``: the workload's.
 
     ``workload``: a built-in's module or a packed function, see ``shipping``; ``name``: for a
-    person. ``comm_hook``: a name or a callable (state, bucket) -> future. ``accumulation``:
+    person. ``comm_hook``: a name or a callable (state, bucket) -> future. ``compile_mode`` and
+    the three after it: see :class:`compiled.Compile`. ``accumulation``:
     batches of one step, all but the last in ``no_sync``. ``delay_ms``: by rank, slept at the
     begin of each step. ``steps_per_second``: at most so many, None for no limit.
     """
@@ -31,9 +35,18 @@ class Settings:
     ddp: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     comm_hook: Any = None
     sync_batchnorm: bool = False
+    compile_mode: str = Compile.compile_mode
+    compile_backend: str = Compile.compile_backend
+    compile_order: str = Compile.compile_order
+    compiled_autograd: bool = Compile.compiled_autograd
     accumulation: int = 1
     delay_ms: Mapping[int, float] = dataclasses.field(default_factory=dict)
     steps_per_second: float | None = None
+
+    @property
+    def compile(self) -> Compile:
+        """How the model is compiled."""
+        return Compile(**{name: getattr(self, name) for name in compiled.NAMES})
 
     def wrapping(self) -> dict[str, Any]:
         """What wrapping the model takes."""
@@ -41,6 +54,7 @@ class Settings:
             "ddp": dict(self.ddp),
             "comm_hook": self.comm_hook,
             "sync_batchnorm": self.sync_batchnorm,
+            "compile": self.compile.effective(),
         }
 
     def pace(self) -> dict[str, Any]:

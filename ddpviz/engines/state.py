@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddpviz.engines.compiled import Compile
 from ddpviz.engines.ranks import Placement
 
 #: What is recorded leaves a rank after so long; where somebody watches, so that they see it move.
@@ -56,6 +57,10 @@ class RankState:
     batch: Callable[[int], Any] | None = None
     loss: Callable[[Any, Any], Any] | None = None
     ddp: Any = None
+    #: What a step calls: ``ddp``, or what it was compiled to; and how that was.
+    call: Any = None
+    compile: Compile = dataclasses.field(default_factory=Compile)
+    backward_compiler: Any = None
     optimizer: Any = None
     step: int = -1
     next_step: int = 0

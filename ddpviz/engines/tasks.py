@@ -142,7 +142,7 @@ def ask(
         except wire.EngineGone:
             outcomes[member.rank] = _lost(engines, member, directory, idle=True)
             continue
-        _listen(member.rank, reply, feed, output)
+        _listen(engines.client, member.rank, reply, feed, output)
         waiting[member.rank] = member, reply
     deadline, in_a_hurry = time.monotonic() + limit_s, False
     while waiting:
@@ -183,7 +183,9 @@ def deaths(
     }
 
 
-def _listen(rank: int, reply: Any, feed: Feed | None, output: Output | None) -> None:
+def _listen(
+    client: Any, rank: int, reply: Any, feed: Feed | None, output: Output | None
+) -> None:
     """Take batches in, and show what the user's code prints."""
 
     def data(found: dict[str, Any]) -> None:
@@ -198,7 +200,7 @@ def _listen(rank: int, reply: Any, feed: Feed | None, output: Output | None) -> 
         for line in printed.splitlines():
             print(f"[rank {rank}] {line}", file=out, flush=True)
 
-    wire.listen(reply, data, text)
+    wire.listen(client, reply, data, text)
 
 
 def _outcome(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib
 import inspect
 import pickle
 import random
+import resource
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import numpy
 import torch
 
-from ddpviz.engines import wrapping
+from ddpviz.engines import compiling, wrapping
 from ddpviz.engines.errors import ConfigurationError, WorkloadError
 from ddpviz.engines.ranks import Progressed
 from ddpviz.engines.settings import Built
 from ddpviz.engines.state import RankState
 from ddpviz.events import Kind
+from ddpviz.probe.describe import call_module
 
 
 def options(workload: str | bytes) -> tuple[str, ...] | None:
@@ -60,12 +63,13 @@ def build(state: RankState, workload: str | bytes, configuration: bytes) -> Buil
         )
     model, state.batch, state.loss = made
     state.model = model.to(device)
+    call_module(state.model, _called(workload, function))
     state.optimizer = torch.optim.SGD(state.model.parameters(), lr=0.01, momentum=0.9)
     state.next_step = state.next_batch = 0
     # Other random numbers on each rank from here on (dropout), the same in each session.
     _seed(state.seed + 1 + placement.rank)
     pace(state, pickle.dumps(paced))
-    wrapping.wrap(state, wrapped)
+    _wrap(state, wrapped)
     names = tuple(name for name, _ in state.model.named_parameters())
     return Built(names, wrapping.has_batchnorm(state.model), _defaults(function))
 
@@ -75,7 +79,13 @@ def wrap(state: RankState, configuration: bytes) -> None:
 
     Weights, optimizer and step number stay.
     """
-    wrapping.wrap(state, pickle.loads(configuration))
+    _wrap(state, pickle.loads(configuration))
+
+
+def _wrap(state: RankState, given: dict[str, Any]) -> None:
+    wrapping.wrap(state, given)
+    if state.compile.on:
+        _note(state, dataclasses.asdict(state.compile))
 
 
 def pace(state: RankState, configuration: bytes) -> None:
@@ -123,8 +133,9 @@ def _backward(state: RankState, batches: int) -> torch.Tensor:
     assert state.batch is not None and state.loss is not None
     batch = state.batch(state.next_batch)
     state.next_batch += 1
-    loss: torch.Tensor = state.loss(state.ddp(*_inputs(batch)), batch)
-    (loss / batches if batches > 1 else loss).backward()
+    loss: torch.Tensor = state.loss(state.call(*_inputs(batch)), batch)
+    with compiling.backward(state):
+        (loss / batches if batches > 1 else loss).backward()
     return loss
 
 
@@ -146,6 +157,33 @@ def checksum(state: RankState) -> str:
         data = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(data.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+#: Gradients of more bytes than this are not sent to be compared.
+_MOST_GRADIENT_BYTES = 2**28
+
+
+def gradients(state: RankState) -> list[numpy.ndarray] | None:
+    """This rank's gradients as the last step left them, in float32 by parameter, zeros where there
+    is none. None where they are more than 256 MiB."""
+    parameters = list(state.model.parameters())
+    if 4 * sum(parameter.numel() for parameter in parameters) > _MOST_GRADIENT_BYTES:
+        return None
+    return [
+        (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().cpu().numpy()
+        for one in parameters
+    ]
+
+
+def memory(state: RankState) -> int:
+    """Bytes: on a GPU the most that tensors took since this was last asked, else the process's
+    resident memory now."""
+    if state.placement.device.startswith("cuda"):
+        most = torch.cuda.max_memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        return int(most)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 # --- pace ----------------------------------------------------------------------------------------
@@ -198,6 +236,13 @@ def _function(workload: str | bytes) -> Callable[..., Any]:
         return function
     build: Callable[..., Any] = importlib.import_module(workload).build
     return build
+
+
+def _called(workload: str | bytes, function: Callable[..., Any]) -> str:
+    """The workload's name, as :func:`ddpviz.engines.shipping.name` has it."""
+    if isinstance(workload, str):
+        return workload.rpartition(".")[2]
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -1,14 +1,15 @@
 """One call on one engine: sent, listened to while it runs, answered.
 
 All that reaches into ipyparallel's messages beyond its documented calls stands here: the future
-of a reply (``AsyncResult._children``), what it hears on the way (``iopub_callbacks``) and when
-that has ended (``output``).
+of a reply (``AsyncResult._children``), what it hears on the way (``iopub_callbacks``), on which
+thread (``_io_loop``), and when that has ended (``output``).
 Checked on ipyparallel 8.8 and 9.2.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -18,6 +19,10 @@ from ipyparallel import serialize
 from ipyparallel.error import EngineError, NoEnginesRegistered, RemoteError
 
 from ddpviz.engines.errors import SessionError
+
+
+#: The client's thread begins to listen at once; where it has ended there is nothing to hear.
+_LISTEN_SECONDS = 5.0
 
 
 class EngineGone(Exception):
@@ -42,11 +47,16 @@ def send(client: Any, engine: int, function: Callable[..., Any], arguments: tupl
 
 
 def listen(
-    reply: Any, data: Callable[[dict[str, Any]], None], text: Callable[[str, str], None]
+    client: Any,
+    reply: Any,
+    data: Callable[[dict[str, Any]], None],
+    text: Callable[[str, str], None],
 ) -> None:
     """Take what a call publishes while it runs: data, and what it prints as (stream, text).
 
-    Read message by message: ``AsyncResult.data`` keeps only the last of each key.
+    Read message by message: ``AsyncResult.data`` keeps only the last of each key. What was
+    published before this begins to listen is printed all the same; its data is missing, as its
+    numbers tell.
     """
 
     def heard(message: dict[str, Any]) -> None:
@@ -56,7 +66,19 @@ def listen(
         elif kind == "stream":
             text(message["content"]["name"], message["content"]["text"])
 
-    reply.iopub_callbacks.append(heard)
+    listening = threading.Event()
+
+    def begin() -> None:
+        # On the thread that messages come on: none comes between the two.
+        for stream in ("stdout", "stderr"):
+            printed = (getattr(reply.output, "metadata", None) or {}).get(stream)
+            if printed:
+                text(stream, printed)
+        reply.iopub_callbacks.append(heard)
+        listening.set()
+
+    client._io_loop.add_callback(begin)
+    listening.wait(_LISTEN_SECONDS)
 
 
 def drain(replies: Sequence[Any], seconds: float) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ddpviz.engines import cluster as clusters
 from ddpviz.engines.crew import Crew
+from ddpviz.engines.demonstrating import Demonstrating
 from ddpviz.engines.driver import Driver, GiveUp
 from ddpviz.engines.errors import RankFailed, SessionError
 from ddpviz.engines.execution import Execution
@@ -21,6 +22,8 @@ from ddpviz.engines.status import Listeners
 
 #: How long a step may take to end after it was asked to, before its engines are killed.
 _STOP_SECONDS = 5.0
+#: The same where it compiles: Inductor takes minutes for a large model.
+_COMPILE_SECONDS = 300.0
 #: How long killing them may take, with what they recorded made whole.
 _KILL_SECONDS = 60.0
 #: How long ipyparallel may take to end what it started.
@@ -45,7 +48,10 @@ class Work:
         self.stopping = False
         #: What ended the last run in the background, where it was no rank's failure.
         self.error: BaseException | None = None
+        #: What ranks compile right now, for a person; "" where they do not.
+        self.compiling: Callable[[], str] = str
         self._lock = threading.RLock()
+        self._demonstrating: Demonstrating | None = None
         self._asked = 0
         self._activities: list[tuple[str, str]] = []
         self._executions: list[Execution] = []
@@ -58,6 +64,13 @@ class Work:
 
     def activity(self) -> tuple[str, str]:
         """(status, reason) as :class:`status.SessionStatus` has them."""
+        status, reason = self._doing()
+        shown = self._demonstrating
+        if shown is not None and status in ("idle", "loading", "training", "waiting"):
+            return "demonstrating", shown.told(reason)
+        return status, reason
+
+    def _doing(self) -> tuple[str, str]:
         if self.driver.closed:
             return "closed", ""
         with self._lock:
@@ -68,7 +81,8 @@ class Work:
         if failure is not None:
             return "failed", failure.summary
         if self.training is not None:
-            return "training", "stops after the step that runs" if self.stopping else ""
+            stops = "stops after the step that runs" if self.stopping else ""
+            return "training", "; ".join(filter(None, (stops, self.compiling())))
         if cells:
             return "waiting", f"a cell runs on {named(cells)}"
         return "idle", ""
@@ -92,6 +106,25 @@ class Work:
                 self._activities.remove(mine)
             self.listeners.tell()
 
+    @contextlib.contextmanager
+    def demonstrating(self, title: str) -> Iterator[None]:
+        """This thread alone uses the session meanwhile. Raises SessionError where that is not
+        idle, and where it was told to stop before the end."""
+        with self._lock:
+            self.idle("demonstrate")
+            self._no_work("a demonstration can run on it")
+            mine = self._demonstrating = Demonstrating(title)
+        self.listeners.tell()
+        try:
+            yield
+        except SessionError as error:
+            if mine.stopped and not self.driver.closed and self.failure is None:
+                raise mine.ended() from error
+            raise
+        finally:
+            self._demonstrating = None
+            self.listeners.tell()
+
     # --- one at a time ---------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -104,6 +137,7 @@ class Work:
     def idle(self, what: str) -> None:
         """Raises SessionError where training or a cell is on; ``what``: asked for instead."""
         self.check()
+        self._not_for_others()
         if self.training is not None:
             raise SessionError(f"training runs in the background: call stop() before {what}()")
         self._no_cells(what)
@@ -112,6 +146,9 @@ class Work:
         """The future of a run that begins, which :meth:`end_training` ends."""
         with self._lock:
             self.idle(what)
+            if self._activities:
+                status, _ = self._activities[-1]
+                raise SessionError(f"the session is {status}: wait for that before {what}()")
             self.stopping, self.error = False, None
             training = self.training = Future()
         self.listeners.tell()
@@ -137,6 +174,8 @@ class Work:
             if self.driver.closed:
                 raise SessionError("the session is closed: make a new one")
             if not beside_cells:
+                if self._demonstrating is not None:
+                    self._demonstrating.check_thread()
                 self._no_cells(what)
             self._asked += 1
         known = self.failure
@@ -154,32 +193,43 @@ class Work:
             if self.failure is not known:
                 self.listeners.tell()
 
-    def wait(self, future: Future[Any], why: str) -> None:
+    def wait(self, future: Future[Any], why: str, patient: bool = False) -> None:
         """Wait for what the driver does, at most 5 s; then, or on Ctrl-C, kill what hangs.
+
+        ``patient``: as long as ranks compile, a few minutes at most.
 
         Raises SessionError where that does not end it either.
         """
         try:
             done = done_within(future, _STOP_SECONDS)
+            deadline = time.monotonic() + (_COMPILE_SECONDS if patient else 0)
+            while not done and self.compiling() and time.monotonic() < deadline:
+                done = done_within(future, _STOP_SECONDS)
         except KeyboardInterrupt:
             done = False
         if done:
             return
-        self.give_up.until_done(future, f"{why} within {_STOP_SECONDS:g} s")
+        compiling = self.compiling()
+        compiling = f" ({compiling})" if compiling else ""
+        self.give_up.until_done(future, f"{why} within {_STOP_SECONDS:g} s{compiling}")
         if not done_within(future, _KILL_SECONDS):
             raise SessionError(
                 f"found that what runs did not end within {_KILL_SECONDS:g} s of being stopped: "
                 "close the session and make a new one"
             )
 
-    def end_what_runs(self) -> None:
-        """Training after the step that runs, and cells. Raises SessionError where it goes on."""
+    def end_what_runs(self, patient: bool = False) -> None:
+        """Training after the step that runs, and cells. ``patient``: see :meth:`wait`. Raises
+        SessionError where it goes on."""
+        shown = self._demonstrating
+        if shown is not None:
+            shown.stopped = True
         self.cancel_cells()
         training = self.training
         if training is not None:
             self.stopping = True
             self.listeners.tell()
-            self.wait(training, "it did not end its step")
+            self.wait(training, "it did not end its step", patient)
 
     def end(self, finalizer: Any) -> None:
         """End the cluster and the driver; no error. ``finalizer``: would do so, later."""
@@ -207,14 +257,10 @@ class Work:
         """Begin it. Raises SessionError where its ranks are at something else."""
         with self._lock:
             self.check()
+            self._not_for_others()
             if self.training is not None:
                 raise SessionError("training runs: call stop() before a cell can run on the ranks")
-            if self._asked or self._activities:
-                status, _ = self.activity()
-                busy = status if status not in ("idle", "waiting") else "busy"
-                raise SessionError(
-                    f"the session is {busy}: wait for that before a cell can run on its ranks"
-                )
+            self._no_work("a cell can run on its ranks")
             taken = sorted({*execution.ranks} & {r for one in self._running() for r in one.ranks})
             if taken:
                 raise SessionError(
@@ -246,6 +292,16 @@ class Work:
 
     def _running(self) -> list[Execution]:
         return [one for one in self._executions if not one.done()]
+
+    def _not_for_others(self) -> None:
+        if self._demonstrating is not None:
+            self._demonstrating.check()
+
+    def _no_work(self, before: str) -> None:
+        if self._asked or self._activities:
+            status, _ = self._doing()
+            busy = status if status not in ("idle", "waiting") else "busy"
+            raise SessionError(f"the session is {busy}: wait for that before {before}")
 
     def _no_cells(self, what: str) -> None:
         with self._lock:

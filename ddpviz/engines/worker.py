@@ -136,6 +136,7 @@ def rendezvous(local: bool) -> tuple[str, int]:
     Returns (host, port) for the other ranks.
     """
     global _store
+    import torch
     import torch.distributed as dist
 
     if not local:
@@ -147,10 +148,14 @@ def rendezvous(local: bool) -> tuple[str, int]:
     # By itself it would listen on every interface, and it knows no password. In torch 2.6 its
     # libuv backend refuses a socket; the other one takes it (checked on 2.6 and 2.13).
     known = dist.TCPStore.__init__.__doc__ or ""
-    if "master_listen_fd" in known and "use_libuv" in known:
-        listening = socket.create_server((host, port))
-        port = listening.getsockname()[1]
-        given = {"master_listen_fd": listening.detach(), "use_libuv": False}
+    if "master_listen_fd" not in known or "use_libuv" not in known:
+        raise RuntimeError(
+            f"found torch {torch.__version__}, whose TCPStore cannot be told where to listen, "
+            "expected one that can, as 2.6 to 2.13: it would be open to the network"
+        )
+    listening = socket.create_server((host, port))
+    port = listening.getsockname()[1]
+    given = {"master_listen_fd": listening.detach(), "use_libuv": False}
     _store = dist.TCPStore(host, port, None, True, wait_for_workers=False, **given)
     return host, _store.port
 
@@ -214,15 +219,25 @@ def join(
         timeout=datetime.timedelta(minutes=30),
         device_id=torch.device(placement.device) if placement.backend == "nccl" else None,
     )
-    _outbox = Outbox()
-    recorder = Recorder(
-        sinks=[RankWriter(folder, placement.rank), _outbox],
-        level=level,
-        ring_path=ring_path(folder, placement.rank),
-        flush_interval_s=FLUSH_SECONDS,
-        fingerprints=fingerprints,
-    )
-    recorder.install()
+    _outbox, writer, recorder = Outbox(), None, None
+    try:
+        writer = RankWriter(folder, placement.rank)
+        recorder = Recorder(
+            sinks=[writer, _outbox],
+            level=level,
+            ring_path=ring_path(folder, placement.rank),
+            flush_interval_s=FLUSH_SECONDS,
+            fingerprints=fingerprints,
+            device=placement.device,
+        )
+        recorder.install()
+    except BaseException:  # a full disk: this process may be asked to join again
+        if recorder is not None:
+            recorder.close()
+        elif writer is not None:
+            writer.close()
+        _part(store, stack_file)
+        raise
     _state = RankState(placement, seed, folder, recorder, store, stack_file)
 
 
@@ -255,8 +270,22 @@ def cell(code: str, number: int, live: bool) -> Problem | None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException as error:
         found = _problem(error)
+        state.recorder.abandon_step()  # what it was in the middle of is no part of what comes next
     state.recorder.flush()
     return found
+
+
+def _part(store: Any, stack_file: Any) -> None:
+    """Give up what :func:`join` made beside the recorder."""
+    import torch.distributed as dist
+
+    # Kept alive: the destructor of a gloo group waits for peers that may be gone.
+    _abandoned.append((dist.group.WORLD, store))
+    dist.destroy_process_group()
+    _talk_locally(False)
+    faulthandler.unregister(signal.SIGUSR1)
+    faulthandler.disable()
+    stack_file.close()
 
 
 def leave() -> None:
@@ -264,18 +293,10 @@ def leave() -> None:
     global _state
     if _state is None:
         return
-    import torch.distributed as dist
-
     state, _state = _state, None
     state.recorder.close()
-    state.ddp = state.model = state.optimizer = None
-    # Kept alive: the destructor of a gloo group waits for peers that may be gone.
-    _abandoned.append((dist.group.WORLD, state.store))
-    dist.destroy_process_group()
-    _talk_locally(False)
-    faulthandler.unregister(signal.SIGUSR1)
-    faulthandler.disable()
-    state.stack_file.close()
+    state.ddp = state.call = state.model = state.optimizer = None
+    _part(state.store, state.stack_file)
     path = stack_path(state.directory, state.placement.rank)
     if path.exists() and not path.stat().st_size:
         path.unlink()

@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel import distributed as ddp_module
 
+from ddpviz.engines import compiling
 from ddpviz.engines.checks import first_sentence
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.state import RankState
@@ -31,10 +32,12 @@ def wrap(state: RankState, given: Mapping[str, Any]) -> None:
     try:
         arguments = _arguments(state, given["ddp"])
         _sync_batchnorm(state, given["sync_batchnorm"])
-        state.ddp = DistributedDataParallel(state.model, **arguments)
+        compiling.prepare(state, given["compile"], given["ddp"])
+        state.ddp = DistributedDataParallel(compiling.inner(state), **arguments)
         _register(state, given["comm_hook"])
+        state.call = compiling.outer(state)
     except Exception as error:
-        state.ddp = None
+        state.ddp = state.call = None
         said = "".join(str(error).splitlines()[:1]) or type(error).__name__
         raise ConfigurationError(first_sentence(said)) from error
     state.recorder.flush()
@@ -42,7 +45,7 @@ def wrap(state: RankState, given: Mapping[str, Any]) -> None:
 
 def unwrap(state: RankState) -> None:
     """Let go of DDP around the model, and of gradients."""
-    state.ddp = None
+    state.ddp = state.call = None
     if state.model is not None:
         for parameter in state.model.parameters():
             parameter.grad = None  # with bucket views it would keep the old Reducer's memory

@@ -118,7 +118,7 @@ class Broadcaster:
     def client(self, id: str) -> Client:
         """The client of that id, a new one where it is not known."""
         with self._lock:
-            found = self._clients.get(id) or Client(id)
+            found = self._clients.setdefault(id, Client(id))
         self.heard(found)
         return found
 

@@ -23,6 +23,7 @@ class Transcript:
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._changed = changed
         self._lock = threading.Lock()
+        self._showing = threading.Lock()  # what is shown later has all of what was shown before
         self._lines: list[str] = []
         self._open: dict[tuple[int, str], str] = {}
         self._dropped = 0
@@ -67,10 +68,11 @@ class Transcript:
         return "\n".join([*head, *self._lines, *tail, *self._ends])
 
     def _show(self) -> None:
-        with self._lock:
-            self._timer, self._shown_at = None, time.monotonic()
-            text = self._text()
-        self._changed(text)
+        with self._showing:
+            with self._lock:
+                self._timer, self._shown_at = None, time.monotonic()
+                text = self._text()
+            self._changed(text)
 
 
 def _prefixed(rank: int, line: str) -> str:

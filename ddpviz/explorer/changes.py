@@ -19,7 +19,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._read = 0
-        self._before: dict[str, Any] | None = None
+        self._before: dict[int, dict[str, Any]] = {}  # by module
         self._pending: list[tuple[int, str]] = []
         self._found: list[Change] = []
 
@@ -28,13 +28,27 @@ class Changes:
         rank = min(recording.ranks, default=0)
         notes = recording.notes(Configuration, rank=rank)
         for note in notes[self._read :]:
-            if self._before is not None and (text := _difference(self._before, note.values)):
+            before = self._before_of(note, notes)
+            if before is not None and (text := _difference(before, note.values)):
                 self._pending.append((note.time_ns, text))
-            self._before = note.values
+            self._before[note.module] = note.values
         self._read = len(notes)
         if self._pending:
             self._place(recording, rank)
         return tuple(self._found)
+
+    def _before_of(self, note: Configuration, notes: list[Configuration]) -> dict[str, Any] | None:
+        """What the same module had before, or the one that this one was made in place of.
+
+        Modules that were there at once, as of a generator and a discriminator, differ and nothing
+        was changed.
+        """
+        known = self._before.get(note.module)
+        if known is not None or not self._before:
+            return known
+        module = max(self._before)
+        goes_on = any(one.module == module and one.time_ns > note.time_ns for one in notes)
+        return None if goes_on else self._before[module]
 
     def _place(self, recording: Recording, rank: int) -> None:
         """A change belongs to the first step that its rank began after it."""

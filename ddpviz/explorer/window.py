@@ -31,7 +31,8 @@ class Window:
     ) -> None:
         """``failures``: those that are told here. ``narrow``: leave out notes of modules that no
         record belongs to."""
-        self._recording = recording
+        #: What it is a part of.
+        self.whole = recording
         self._records = records
         self._failures = failures
         self._modules = frozenset(np.unique(records["module"]).tolist()) if narrow else None
@@ -40,7 +41,7 @@ class Window:
     @property
     def ranks(self) -> list[int]:
         """Ranks heard of, in all of the recording."""
-        return self._recording.ranks
+        return self.whole.ranks
 
     def records(
         self,
@@ -64,7 +65,7 @@ class Window:
         """Notes of a type, of one rank or all, in the order they came."""
         key = kind, rank
         if key not in self._notes:
-            found = self._recording.notes(kind, rank=rank)
+            found = self.whole.notes(kind, rank=rank)
             if kind is Failure:
                 found = [note for note in found if note in self._failures]
             field = _OF_MODULE.get(kind)
@@ -75,7 +76,7 @@ class Window:
 
     def label(self, rank: int, id: int, /) -> str:
         """Text of a label id."""
-        return self._recording.label(rank, id)
+        return self.whole.label(rank, id)
 
 
 def _listed(values: Iterable[int] | int) -> list[int]:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
-from ddpviz.events import Failure, Group, Module, Process
+from ddpviz.events import Failure, Group, Kind, Module, Process
 from ddpviz.views.text import (
     EXPOSED,
     HIDDEN,
@@ -60,8 +61,8 @@ def state_line(recording: Recording) -> State:
     groups = [group.backend for group in recording.notes(Group) if group.backend]
     parts += list(dict.fromkeys(groups))
     parts += list(dict.fromkeys(note.device for note in processes))
-    parts += list(dict.fromkeys(f"torch {note.torch}" for note in processes))
-    parts.append(count(recording.last_step + 1, "step"))
+    parts += list(dict.fromkeys(f"torch {note.torch}" for note in processes if note.torch))
+    parts.append(count(_recorded_steps(recording), "step"))
     gaps = sum(recording.missing.values())
     if gaps:
         parts.append(f"batches that never arrived: {gaps}")
@@ -69,6 +70,13 @@ def state_line(recording: Recording) -> State:
     parts += [*dict.fromkeys(failures), *recording.remarks]
     text = " · ".join(escape(part) for part in parts)
     return State(f"{workload}, {ranks}", f"<b>{escape(workload)}</b> · {text}")
+
+
+def _recorded_steps(recording: Recording) -> int:
+    """All there ever were; of a trace, which keeps the job's own numbers, those in it."""
+    if all(note.level == "trace" for note in recording.notes(Process)):
+        return len(np.unique(recording.records(kinds=Kind.STEP)["step"]))
+    return recording.last_step + 1
 
 
 def steps_section(recording: Recording, selected: Selected) -> str:
@@ -86,7 +94,7 @@ def steps_section(recording: Recording, selected: Selected) -> str:
     )
     if shown["enqueued"].any():
         note += f"<p>{_sentence(ON_CUDA)}</p>"
-    recorded = recording.last_step + 1
+    recorded = _recorded_steps(recording)
     if shown["step"].nunique() < recorded:
         note += f"<p>{shown['step'].nunique()} of {count(recorded, 'step')} are listed.</p>"
     headers = [

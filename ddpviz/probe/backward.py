@@ -43,6 +43,8 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
         for state in states:
             state.in_backward = True
+            if state.python_reducer:  # nothing prepares it
+                state.launched_buckets = 0
         reduced = [state.synced_backwards for state in states]
         local.in_backward, local.finalized = True, []
         begin_ns = time.time_ns()
@@ -59,6 +61,8 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                 state.in_backward = False
                 if state.prepared_ns > last.prepared_ns:
                     last = state
+            if recorder.reduced_ns:
+                recorder.reduced_ns = end_ns
             recorder.write_rows(
                 *local.finalized,
                 (begin_ns, end_ns, 0, recorder.current_step, last.backward_iteration, -1, -1, 0,
@@ -137,8 +141,9 @@ def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
     def write(begin_ns: int, flags: int) -> None:
         state.synced_backwards += 1
         state.synced_in_step = True
+        recorder.reduced_ns = end_ns = time.time_ns()
         row = (
-            begin_ns, time.time_ns(), 0, step, iteration, state.launched_buckets, -1, 0,
+            begin_ns, end_ns, 0, step, iteration, state.launched_buckets, -1, 0,
             recorder.rank, flags, _FINALIZE, 0, state.id, NO_GROUP, 0,
         )  # fmt: skip
         if local.in_backward:

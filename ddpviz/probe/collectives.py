@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 # Plain numbers: an enum's own operators and hash are Python, and cost as much as a record.
 _BUCKET = int(Cause.BUCKET)
-_OF_BACKWARD = (_BUCKET, int(Cause.USED_MAP))
+_PYTHON_REDUCER = int(Cause.PYTHON_REDUCER)
+_OF_BACKWARD = (_BUCKET, int(Cause.USED_MAP), _PYTHON_REDUCER)
 _LAUNCHED, _DONE = int(Kind.COLLECTIVE_LAUNCHED), int(Kind.COLLECTIVE_DONE)
 _DELAYED, _FAILED = int(Flag.DELAYED), int(Flag.FAILED)
 
@@ -66,6 +67,8 @@ class Collectives:
                 index = self._bucket_launched(state, nbytes, flags, begin_ns)
                 if state.delayed:
                     flags |= _DELAYED
+            elif cause == _PYTHON_REDUCER:
+                index, state.launched_buckets = state.launched_buckets, state.launched_buckets + 1
         label = self._operations.get((name, dtype)) or self._operation(name, dtype)
         key = (group, sequence)
         running, write, rank = self._open, recorder.write_rows, recorder.rank

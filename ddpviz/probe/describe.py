@@ -24,10 +24,27 @@ _CONFIGURATION = (
     "broadcast_bucket_size",
 )
 
+#: What modules are called that are known by a better name than their class's.
+_names: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+
+
+def call_module(module: torch.nn.Module, name: str) -> None:
+    """Have the module recorded under this name, and not its class's, once DDP wraps it."""
+    _names[module] = name
+
+
+def _name(module: torch.nn.Module) -> str:
+    module = getattr(module, "_orig_mod", module)  # of one that torch.compile wrapped
+    return _names.get(module) or type(module).__name__
+
 
 def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     """``parameters``: weak references, in the Reducer's index order."""
-    names = {id(parameter): name for name, parameter in ddp.module.named_parameters()}
+    # All parameters of a compiled model have this in their names.
+    names = {
+        id(parameter): name.replace("_orig_mod.", "")
+        for name, parameter in ddp.module.named_parameters()
+    }
     tensors = [
         _tensor(names.get(id(parameter), f"parameter {index}"), parameter)
         for index, parameter in enumerate(reference() for reference in parameters)
@@ -39,7 +56,7 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     ]
     return Module(
         module_id,
-        type(ddp.module).__name__,
+        _name(ddp.module),
         tuple(tensors),
         tuple(buffers),
         tuple(sorted(ignored)),
@@ -158,3 +175,10 @@ def _limit(ddp: Any, order: int, limits_bytes: list[int] | None) -> int | None:
     if caps:
         return int(caps[min(order, len(caps) - 1)])
     return first_bucket_bytes_cap(ddp) if order == 0 else int(ddp.bucket_bytes_cap)
+
+
+def device_name(device: str | None) -> str:
+    """Of a torch device, or of what CUDA, if it has started, works on now."""
+    if device is None:
+        return torch.cuda.get_device_name() if torch.cuda.is_initialized() else "cpu"
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device

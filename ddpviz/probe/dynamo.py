@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
 
+from ddpviz import events
+
 _eval_frame = torch._C._dynamo.eval_frame
+_FORWARD = str(Path(__file__).with_name("forward.py"))
 
 
 def keep_out(*functions: Callable[..., Any]) -> None:
@@ -23,3 +29,48 @@ def keep_out(*functions: Callable[..., Any]) -> None:
             skip, default = _eval_frame._FrameAction.SKIP, _eval_frame._FrameAction.DEFAULT
             strategy = _eval_frame._FrameExecStrategy(skip, default)
             _eval_frame.set_code_exec_strategy(function.__code__, strategy)
+
+
+def see_through(replacement: Any, original: Any) -> None:
+    """Have Dynamo trace the original where it comes upon the recorder's replacement, which itself
+    it runs as it is.
+
+    The mark is that of Dynamo's own wrappers. A builtin has no frame that it could trace.
+    """
+    if isinstance(replacement, FunctionType):
+        keep_out(replacement)
+        if isinstance(original, FunctionType):
+            replacement._torchdynamo_inline = original  # type: ignore[attr-defined]
+
+
+def loaded() -> Any:
+    """Dynamo, where something has imported all of it; else None."""
+    dynamo = sys.modules.get("torch._dynamo")
+    # In the middle of its own import it lacks what it imports last.
+    return dynamo if hasattr(dynamo, "convert_frame") and hasattr(dynamo, "eval_frame") else None
+
+
+def skip_own_files() -> str:
+    """Have Dynamo pass over every frame of the recorder's, as over torch's own.
+
+    Else it compiles them wherever a compiled model calls DDP: graph breaks and recompilations that
+    are there only because it is recorded. Returns why that is not to be had here, or "".
+    """
+    rules = _rules()
+    if rules is None:
+        return "this torch's Dynamo has no list of files to pass over that we know"
+    mine = [str(path) for path in Path(__file__).parent.rglob("*.py")]
+    # Which frame of a compiled DDP comes first depends on where its forward is written.
+    forward_too = "torch.nn.parallel.distributed" not in rules.LEGACY_MOD_INLINELIST
+    wanted = [*(one for one in mine if one != _FORWARD or forward_too), events.__file__]
+    listed = {*rules.SKIP_DIRS}
+    rules.SKIP_DIRS[:] = [one for one in rules.SKIP_DIRS if one != _FORWARD or forward_too]
+    rules.SKIP_DIRS.extend(one for one in wanted if one not in listed)
+    rules._recompile_re()
+    return ""
+
+
+def _rules() -> Any:
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    names = ("SKIP_DIRS", "LEGACY_MOD_INLINELIST", "_recompile_re")
+    return rules if all(hasattr(rules, name) for name in names) else None

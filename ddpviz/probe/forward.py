@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from ddpviz.events import NO_GROUP, Buffers, Cause, Flag, Kind
 from ddpviz.probe import describe
+from ddpviz.probe.dynamo import keep_out
 from ddpviz.probe.state import in_cause
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
         if not all(map(operator.is_, before.values(), buffers)):
             now = self.named_module_buffers
             names = tuple(name for name in now if now[name] is not before.get(name))
-            recorder.note(Buffers(state.id, state.iteration, begin_ns, names))
+            recorder.note(Buffers(state.id, state.iteration, begin_ns, names), False)
         return result
 
     return _sync_buffers
@@ -206,3 +207,6 @@ def _prepare(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         return result
 
     return prepare_for_backward
+
+
+keep_out(_through_sink, _bytes)

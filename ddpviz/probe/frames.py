@@ -98,9 +98,11 @@ class Walker:
 
     def end(self, end_ns: int) -> tuple[Frame, ...]:
         """Stop; what ran, as it began. What is still running ends here."""
-        self._ended = True
         here = threading.get_ident() == self._thread
-        if here and sys.getprofile() == self._event:
+        # Before _ended is set: from then on the next call that is followed takes the profiler off.
+        followed = here and sys.getprofile() == self._event
+        self._ended = True
+        if followed:
             sys.setprofile(None)
         elif here and not self.missing:
             self.missing = "another profiler took the training thread over during the step"

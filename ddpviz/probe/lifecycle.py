@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -70,19 +72,52 @@ def _common_rank(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., 
     return _find_common_rank
 
 
-def watch_optimizers(recorder: Recorder) -> list[Any]:
-    """Torch's public global hooks around every ``Optimizer.step``."""
-    begun: dict[int, int] = {}
+class Optimizers:
+    """Torch's public global hooks around every ``Optimizer.step``.
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        begun[id(optimizer)] = time.time_ns()
+    Of an optimizer that steps another one, as ZeroRedundancyOptimizer does, the outer one counts:
+    what it sends after the inner step belongs to it.
+    """
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        begin_ns = begun.pop(id(optimizer), 0)
-        if begin_ns:
-            recorder.optimizer_stepped(begin_ns, type(optimizer).__name__)
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        #: By thread: (id, begin) of those that step, the outermost first.
+        self._open: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._handles: list[Any] = []
 
-    return [
-        optimizer_module.register_optimizer_step_pre_hook(before),
-        optimizer_module.register_optimizer_step_post_hook(after),
-    ]
+    def watch(self) -> None:
+        """From now on the recorder is told when an optimizer has stepped."""
+        self._handles = [
+            optimizer_module.register_optimizer_step_pre_hook(self._before),
+            optimizer_module.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def close(self) -> None:
+        """No more."""
+        for handle in self._handles:
+            handle.remove()
+
+    def forget(self) -> None:
+        """A forward begins: a step that is still open on its thread raised."""
+        if self._open:
+            self._open.pop(threading.get_ident(), None)
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        mine = self._open[threading.get_ident()]
+        _cut(mine, id(optimizer))  # what raised before: no optimizer steps within its own step
+        mine.append((id(optimizer), time.time_ns()))
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        mine = self._open[threading.get_ident()]
+        begin_ns = _cut(mine, id(optimizer))
+        if begin_ns and not mine:
+            self._recorder.optimizer_stepped(begin_ns, type(optimizer).__name__)
+
+
+def _cut(opened: list[tuple[int, int]], optimizer: int) -> int:
+    """Take an optimizer off the list, and all within it; when it began, 0 if it was not there."""
+    for at, (one, begin_ns) in enumerate(opened):
+        if one == optimizer:
+            del opened[at:]
+            return begin_ns
+    return 0

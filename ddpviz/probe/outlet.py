@@ -39,8 +39,10 @@ class Outlet:
         self.write, self.write_ready = self._ring.write, self._ring.write_ready
         self._labels: dict[str, int] = {"": 0}
         self._notes: list[Note] = []
-        self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()
+        # Not of one thread's alone: a signal handler may come in the middle of either.
+        self._lock = threading.RLock()
+        self._flush_lock = threading.RLock()
+        self._flushing = False
         self._batches = 0
         self._said: list[str] = []
         self._sinks_failed = False
@@ -64,16 +66,19 @@ class Outlet:
             close = getattr(sink, "close", None)
             if close is not None:
                 close()
+        self._sinks.clear()  # what still knows this recorder keeps no recording alive
 
-    def note(self, note: Note) -> None:
+    def note(self, note: Note, at_once: bool = True) -> None:
         """A note goes out before the records that refer to it, and at once: the ring has no notes.
+        ``at_once``: false for what may come with every step, and can be lost with it.
 
         By the flush thread: flushing here would put milliseconds of file and network work between
         a bucket's launch and the end of its backward, and so into what is measured.
         """
         with self._lock:
             self._notes.append(note)
-        self._wake.set()
+        if at_once:
+            self._wake.set()
 
     def label(self, text: str) -> int:
         """The id of a text, interned."""
@@ -87,20 +92,29 @@ class Outlet:
     def flush(self) -> None:
         """Hand everything written so far to the sinks. From any thread."""
         with self._flush_lock:
-            records = self._ring.take()
-            with self._lock:
-                notes, self._notes = tuple(self._notes), []
-            if not len(records) and not notes:
+            if self._flushing:
                 return
-            batch = Batch(self._rank, self._batches, records, notes)
-            self._batches += 1
-            for sink in self._sinks:
-                try:
-                    sink(batch)
-                except Exception as error:
-                    self._sinks_failed = True
-                    self.say(f"the sink {sink!r} failed: {type(error).__name__}: {error}")
-            self._ring.flushed()
+            self._flushing = True
+            try:
+                self._flush()
+            finally:
+                self._flushing = False
+
+    def _flush(self) -> None:
+        records = self._ring.take()
+        with self._lock:
+            notes, self._notes = tuple(self._notes), []
+        if not len(records) and not notes:
+            return
+        batch = Batch(self._rank, self._batches, records, notes)
+        self._batches += 1
+        for sink in self._sinks:
+            try:
+                sink(batch)
+            except Exception as error:
+                self._sinks_failed = True
+                self.say(f"the sink {sink!r} failed: {type(error).__name__}: {error}")
+        self._ring.flushed()
 
     def say(self, message: str) -> None:
         """To stderr, each message once; training goes on."""

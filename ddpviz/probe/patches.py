@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ddpviz.probe.dynamo import see_through
+
 
 class Patches:
     """The replacements of one recorder. ``restore`` is idempotent."""
@@ -24,6 +26,7 @@ class Patches:
         call = getattr(original, "__func__", original)
         replacement = make(call)
         functools.update_wrapper(replacement, call, updated=())
+        see_through(replacement, call)
         if isinstance(original, (classmethod, staticmethod)):
             replacement = type(original)(replacement)
         setattr(owner, name, replacement)

@@ -17,9 +17,10 @@ import torch
 import torch.distributed as dist
 
 from ddpviz import events
-from ddpviz.events import NO_GROUP, NO_MODULE, Kind
+from ddpviz.events import NO_GROUP, NO_MODULE, Flag, Kind
 from ddpviz.probe import describe, lifecycle, tap
 from ddpviz.probe.collectives import Collectives
+from ddpviz.probe.compiling import Compiling
 from ddpviz.probe.fingerprints import Fingerprinter, check_every
 from ddpviz.probe.frames import Walker
 from ddpviz.probe.outlet import Outlet, Sink
@@ -43,7 +44,8 @@ class Recorder:
     ``flush_interval_s`` and at once for notes. ``ring_path``: a file that keeps what was written
     even when the process is killed. ``capacity``: records that it holds.
     ``level``: "summary" (per step) or "default" (per parameter and bucket). ``fingerprints``: in
-    every so many steps, see :meth:`fingerprint_every`.
+    every so many steps, see :meth:`fingerprint_every`. ``device``: that is trained on, where it is
+    known before CUDA has started.
     Raises RuntimeError where another recorder is active, ValueError for an unknown level.
     """
 
@@ -57,6 +59,7 @@ class Recorder:
         capacity: int = 65_536,
         flush_interval_s: float = 1.0,
         fingerprints: int = 0,
+        device: str | None = None,
     ):
         if level not in LEVELS:
             raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
@@ -80,15 +83,19 @@ class Recorder:
         self.say = self._outlet.say
         self.fingerprints = Fingerprinter(self, fingerprints)
         self._patches = Patches()
+        self.compiling = Compiling(self)
         self._states: dict[int, ModuleState] = {}
         self._by_reducer: dict[int, ModuleState] = {}
         self.collectives = Collectives(self)
         self._taps: list[tap.Tap] = []
         self._modules = 0
         self._step_begin_ns = 0
+        #: When the backward ended that reduced the open step's last gradients, 0 for none yet.
+        self.reduced_ns = 0
+        self._forgetting: list[weakref.finalize[Any, Any]] = []
         self._explicit_step = False
         self._walker: Walker | None = None
-        self._optimizer_handles: list[Any] = []
+        self._optimizers = lifecycle.Optimizers(self)
         self.note(
             events.Process(
                 self.rank,
@@ -97,7 +104,7 @@ class Recorder:
                 socket.gethostname(),
                 str(torch.__version__),
                 platform.python_version(),
-                torch.cuda.get_device_name() if torch.cuda.is_initialized() else "cpu",
+                describe.device_name(device),
                 time.time_ns(),
                 level,
             )
@@ -117,7 +124,8 @@ class Recorder:
             self._patches.restore()
             _active = None
             raise
-        self._optimizer_handles = lifecycle.watch_optimizers(self)
+        self._optimizers.watch()
+        self.compiling.follow()
         self._outlet.start()  # who records is on disk before anything that can be killed
         return self
 
@@ -161,13 +169,15 @@ class Recorder:
         deadline = time.monotonic() + _LATE_COMPLETIONS_S
         while self.collectives.pending and time.monotonic() < deadline:
             time.sleep(0.001)
-        self.end_step(time.time_ns())
+        self.abandon_step()
         for state in self.states():
             self._release(state)
         for released in self._taps:
             released.release()
-        for handle in self._optimizer_handles:
-            handle.remove()
+        self._optimizers.close()
+        for forgetting in self._forgetting:
+            forgetting.detach()  # it would keep this recorder as long as the module
+        self.compiling.close()
         self._patches.restore()
         if _active is self:
             _active = None
@@ -204,7 +214,7 @@ class Recorder:
         key, reducer_key = id(ddp), id(ddp.reducer)
         self._states[key] = state
         self._by_reducer[reducer_key] = state
-        weakref.finalize(ddp, self._forget, key, reducer_key)
+        self._forgetting.append(weakref.finalize(ddp, self._forget, key, reducer_key))
         if not state.parameters:
             state.parameters = describe.reducer_parameters(ddp)
         module = describe.describe_module(ddp, state.id, state.parameters)
@@ -214,6 +224,12 @@ class Recorder:
         self.note(module)
         self.configured(ddp)
         self.plan(ddp, state, reason)
+        self.compiling.built(ddp, state)
+        if getattr(ddp, "_use_python_reducer", False):
+            state.python_reducer = True
+            if state.tap is not None and not state.tap.take_name():
+                why = "this torch does not let a group take another's name"
+                self.note(events.Unavailable(state.id, "collectives", time.time_ns(), why))
 
     def release(self, state: ModuleState) -> None:
         """The module of this state is gone, or never came to be: so is its tap."""
@@ -269,7 +285,7 @@ class Recorder:
     @contextlib.contextmanager
     def step(self) -> Iterator[int]:
         """One training step, explicitly; without it steps end at ``optimizer.step()``."""
-        self.end_step(time.time_ns())
+        self.abandon_step()
         self._explicit_step = True
         self._begin_step(time.time_ns())
         try:
@@ -280,9 +296,10 @@ class Recorder:
 
     def forward_begins(self, state: ModuleState, begin_ns: int) -> None:
         """A DDP forward starts a step where none is open, or where its gradients are synced."""
+        self._optimizers.forget()
         if torch.is_grad_enabled():  # an evaluation belongs to no training step
             if state.synced_in_step and not self._explicit_step:
-                self.end_step(begin_ns)
+                self.abandon_step()
             if self._step_begin_ns == 0:
                 self._begin_step(begin_ns)
         state.iteration += 1
@@ -290,7 +307,7 @@ class Recorder:
     def optimizer_stepped(self, begin_ns: int, label: str) -> None:
         """The optimizer's step is over; so is the training step."""
         end_ns, step = time.time_ns(), self.current_step
-        rows = [self._row(_OPTIMIZER, begin_ns, end_ns, step, -1, self.label(label))]
+        rows = [self._row(_OPTIMIZER, begin_ns, end_ns, step, -1, self.label(label), 0)]
         if not self._explicit_step:
             rows += self._step_row(end_ns)
         self.write_rows(*rows)
@@ -313,7 +330,7 @@ class Recorder:
     def _begin_step(self, begin_ns: int) -> None:
         self.step_index += 1
         self.fingerprints.step_begins(self.step_index)
-        self._step_begin_ns = begin_ns
+        self._step_begin_ns, self.reduced_ns = begin_ns, 0
         if self._walker is not None:
             self._walker.begin()
 
@@ -339,9 +356,18 @@ class Recorder:
         """Close the open step, if there is one."""
         self.write_rows(*self._step_row(end_ns))
 
-    def _step_row(self, end_ns: int) -> list[tuple[int, ...]]:
+    def abandon_step(self) -> None:
+        """Close a step that no optimizer ended: where its last gradients were reduced, which is
+        derived. One that has none was not ended, as by an exception: it has no record.
+        """
+        if self.reduced_ns:
+            self.write_rows(*self._step_row(self.reduced_ns, int(Flag.DERIVED)))
+        elif self._step_begin_ns:
+            self._step_row(time.time_ns())
+
+    def _step_row(self, end_ns: int, flags: int = 0) -> list[tuple[int, ...]]:
         """The open step's record, if there is one; it is open no more."""
-        begin_ns, self._step_begin_ns = self._step_begin_ns, 0
+        begin_ns, self._step_begin_ns, self.reduced_ns = self._step_begin_ns, 0, 0
         for state in self.states():
             state.synced_in_step = False
         if not begin_ns:
@@ -349,14 +375,14 @@ class Recorder:
         self._end_walk(end_ns)
         if self.fingerprints.due:
             self.fingerprints.step_ended()
-        return [self._row(_STEP, begin_ns, end_ns, self.step_index, self.step_index, 0)]
+        return [self._row(_STEP, begin_ns, end_ns, self.step_index, self.step_index, 0, flags)]
 
     def _row(
-        self, kind: int, begin_ns: int, end_ns: int, step: int, index: int, label: int
+        self, kind: int, begin_ns: int, end_ns: int, step: int, index: int, label: int, flags: int
     ) -> tuple[int, ...]:
         return (
             begin_ns, end_ns, 0, step, -1, index, -1, label,
-            self.rank, 0, kind, 0, NO_MODULE, NO_GROUP, 0,
+            self.rank, flags, kind, 0, NO_MODULE, NO_GROUP, 0,
         )  # fmt: skip
 
     # --- writing -------------------------------------------------------------------------------

@@ -76,7 +76,10 @@ class Ring:
         _HEADER.pack_into(self._memory, 0, _MAGIC, VERSION, rank, capacity, 0)
         self._slots = np.frombuffer(self._memory, RECORD, capacity, _HEADER_BYTES)
         self._make_room, self._wake = make_room, wake
-        self._lock = threading.Lock()
+        # Of a signal handler that runs in the middle of a write, on the same thread: its rows wait.
+        self._lock = threading.RLock()
+        self._writing = False
+        self._later: list[tuple[int, ...]] = []
         self._written = 0
         self._taken = 0
         self._flushed = 0
@@ -89,18 +92,25 @@ class Ring:
         count = len(rows)
         while True:
             with self._lock:
+                if self._writing:
+                    self._later += rows
+                    return
                 written = self._written
                 waiting = written - self._flushed + count
                 if waiting <= self.capacity:
-                    for row in rows:
-                        lap, slot = divmod(written, self.capacity)
-                        _pack_into(
-                            self._memory,
-                            _HEADER_BYTES + slot * _SLOT_BYTES,
-                            *row,
-                            lap % 255 + 1,  # tells a reader of the file which lap the slot is of
-                        )
-                        written += 1
+                    self._writing = True
+                    try:
+                        for row in rows:
+                            lap, slot = divmod(written, self.capacity)
+                            _pack_into(
+                                self._memory,
+                                _HEADER_BYTES + slot * _SLOT_BYTES,
+                                *row,
+                                lap % 255 + 1,  # tells a reader of the file the slot's lap
+                            )
+                            written += 1
+                    finally:
+                        self._writing = False
                     self._written = written
                     break
                 if self.capacity == 0:
@@ -108,6 +118,13 @@ class Ring:
             self._make_room()
         if waiting * 2 > self.capacity:
             self._wake()
+        if self._later:
+            self._write_later()
+
+    def _write_later(self) -> None:
+        with self._lock:
+            rows, self._later = self._later, []
+        self.write(*rows)
 
     def write_ready(self, header: tuple[int, ...], times: list[int]) -> None:
         """Grad-ready times of a backward, packed: see :mod:`ddpviz.probe.packed`.
@@ -116,7 +133,7 @@ class Ring:
         """
         packer, size = layout(len(times))
         size += 1
-        if size > self.capacity:
+        if self._writing or 2 * size > self.capacity:  # it might never lie in one piece
             for record in _records(packed(header, times)):
                 self.write(tuple(record.tolist())[:-1])
             return
@@ -130,14 +147,18 @@ class Ring:
                 skipped = rest if rest < size else 0  # the numbers lie in one piece
                 waiting = written - self._flushed + skipped + size
                 if waiting <= self.capacity:
-                    for _ in range(skipped):
-                        _pack_into(self._memory, _offset(slot), *_NOTHING, lap % 255 + 1)
-                        slot += 1
-                    if skipped:
-                        lap, slot = lap + 1, 0
-                    # The header last: once it is there, so is all that it announces.
-                    packer.pack_into(self._memory, _offset(slot + 1), *times)
-                    _pack_into(self._memory, _offset(slot), *header, lap % 255 + 1)
+                    self._writing = True
+                    try:
+                        for _ in range(skipped):
+                            _pack_into(self._memory, _offset(slot), *_NOTHING, lap % 255 + 1)
+                            slot += 1
+                        if skipped:
+                            lap, slot = lap + 1, 0
+                        # The header last: once it is there, so is all that it announces.
+                        packer.pack_into(self._memory, _offset(slot + 1), *times)
+                        _pack_into(self._memory, _offset(slot), *header, lap % 255 + 1)
+                    finally:
+                        self._writing = False
                     self._written = written + skipped + size
                     break
             self._make_room()

@@ -54,6 +54,7 @@ class ModuleState:
         self.synced_backwards = 0
         self.synced_in_step = False
         self.python_hook = False
+        self.python_reducer = False  # the Reducer is there and does nothing
         self.delayed = False  # this backward's buckets are reduced after it (static_graph)
         self.steps_ns: list[tuple[int, int]] = []
 

@@ -74,9 +74,15 @@ class Tap(dist.ProcessGroup):
             if inner in table:
                 table[self] = table[inner]
 
+    def take_name(self) -> bool:
+        """Stand in for the inner group also where C++ looks it up by its name, as functional
+        collectives do. False where this torch has no way to."""
+        return _rename(self.inner, self)
+
     def release(self) -> None:
         """Stop recording and leave c10d's tables. Calls still forward."""
         self.recorder = None
+        _rename(self, self.inner)
         for table in _tables():
             table.pop(self, None)
 
@@ -92,6 +98,24 @@ class Tap(dist.ProcessGroup):
     @property
     def _device_types(self) -> Any:
         return self.inner._device_types
+
+
+def _rename(old: Any, new: Any) -> bool:
+    """Have the name of a group mean another one; nothing where it does not mean ``old``."""
+    c10d = torch._C._distributed_c10d
+    if not all(
+        hasattr(c10d, f"_{verb}_process_group") for verb in ("resolve", "register", "unregister")
+    ):
+        return False
+    try:
+        name: Any = old.getGroupName() if isinstance(old, Tap) else old.group_name
+        if c10d._resolve_process_group(name) is not old:
+            return False
+    except RuntimeError:  # it has been destroyed
+        return False
+    c10d._unregister_process_group(name)
+    c10d._register_process_group(name, new)
+    return True
 
 
 def _tables() -> list[dict[Any, Any]]:
@@ -168,7 +192,9 @@ def _observe(
     # no Python frames of their own.
     caller: Any = sys._getframe(1).f_back
     from_cpp = caller is None or caller.f_code.co_name == "_engine_run_backward"
-    if from_cpp and state is not None and name == "allreduce":  # the Reducer: nothing to search
+    if (
+        from_cpp and state is not None and name == "allreduce" and not state.python_reducer
+    ):  # the Reducer: nothing to search
         tensors = args[0]
         # Gradients are never integers; the used-parameter map is an int32 tensor.
         cause, flags = _BUCKET, 0
@@ -238,6 +264,8 @@ def _cause(
     local = recorder.local
     if local.cause:
         return local.cause, 0, state
+    if state is not None and state.python_reducer and state.in_backward:
+        return Cause.PYTHON_REDUCER, 0, state
     if from_cpp:
         return Cause.UNKNOWN, 0, state
     if local.hook_bucket >= 0:  # a hook may use any group, so the module is the hook's

@@ -34,6 +34,7 @@ def launched(recorder: Recorder, state: ModuleState, used: torch.Tensor) -> None
     packed = values.tobytes()
     if packed == state.used_map:
         return
-    state.used_map = packed
+    first, state.used_map = not state.used_map, packed
     unused = tuple((values == 0).nonzero()[0].tolist())
-    recorder.note(Unused(state.id, state.backward_iteration, time.time_ns(), unused))
+    note = Unused(state.id, state.backward_iteration, time.time_ns(), unused)
+    recorder.note(note, first)  # it may be another in every step

@@ -1,7 +1,8 @@
 """Which batches are new, which are missing, and ids that stay apart when a rank begins again.
 
-A rank that restarts counts batches, steps, labels, modules and groups from 0 again. In a recording
-the later *attachment* continues after the earlier one: its steps follow on, its ids are new.
+A rank that restarts counts batches, steps, labels, modules, groups and graphs from 0 again. In a
+recording the later *attachment* continues after the earlier one: its steps follow on, its ids are
+new.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ from ddpviz.events import (
     NO_MODULE,
     Batch,
     Buffers,
+    Compiled,
     Configuration,
     Failure,
     Fingerprints,
+    Graph,
+    GraphBreak,
     Group,
+    Kind,
     Label,
     Module,
     Note,
     Plan,
     Process,
+    Recompile,
+    Split,
     Unavailable,
     Unused,
     Walk,
@@ -42,6 +49,7 @@ class Offsets:
     label: int = 0
     module: int = 0
     group: int = 0
+    graph: int = 0
 
     def records(self, records: np.ndarray) -> np.ndarray:
         """The records as the recording numbers them; the same array where nothing changes.
@@ -60,6 +68,7 @@ class Offsets:
             ids = records[field].astype(np.int64)
             moved = np.where(ids == none, none, ids + offset)
             shifted[field] = np.where(moved >= limit, none, moved)
+        shifted["index"][records["kind"] == Kind.GRAPH] += self.graph
         return shifted
 
     def note(self, note: Note) -> Note:
@@ -78,6 +87,18 @@ class Offsets:
             note, (Plan, Configuration, Unavailable, Unused, Buffers, Fingerprints, Walk)
         ):
             note = dataclasses.replace(note, module=note.module + self.module)
+        return self._of_compiling(note)
+
+    def _of_compiling(self, note: Note) -> Note:
+        if isinstance(note, (Compiled, Graph, Split, GraphBreak, Recompile)):
+            module = note.module if note.module == NO_MODULE else note.module + self.module
+            note = dataclasses.replace(note, module=module)
+        if isinstance(note, Graph):
+            parent = note.parent if note.parent < 0 else note.parent + self.graph
+            note = dataclasses.replace(note, id=note.id + self.graph, parent=parent)
+        if isinstance(note, Split):
+            graphs = tuple(one + self.graph for one in note.graphs)
+            note = dataclasses.replace(note, graph=note.graph + self.graph, graphs=graphs)
         return note
 
 
@@ -136,7 +157,7 @@ class Attachments:
         self._by_rank: dict[int, list[Attachment]] = {}
         self._current: dict[int, Attachment] = {}
         self._offsets = [Offsets()]  # of the n-th attachment, the same on every rank
-        self._most = Offsets()  # highest label, module and group id so far
+        self._most = Offsets()  # highest label id so far, and the next module, group, graph id
 
     def of(self, batch: Batch, source: Hashable | int | None, last_step: int) -> Attachment:
         """The attachment this batch belongs to, made where it is new.
@@ -170,7 +191,7 @@ class Attachments:
     def _offsets_of(self, ordinal: int, last_step: int) -> Offsets:
         while len(self._offsets) <= ordinal:
             most = self._most
-            self._offsets.append(Offsets(last_step + 1, most.label, most.module, most.group))
+            self._offsets.append(dataclasses.replace(most, step=last_step + 1))
         return self._offsets[ordinal]
 
     def seen(self, notes: Iterable[Note]) -> None:
@@ -183,6 +204,8 @@ class Attachments:
                 self._most = dataclasses.replace(most, module=max(most.module, note.id + 1))
             elif isinstance(note, Group):
                 self._most = dataclasses.replace(most, group=max(most.group, note.id + 1))
+            elif isinstance(note, Graph):
+                self._most = dataclasses.replace(most, graph=max(most.graph, note.id + 1))
 
 
 def attachment_key(notes: Iterable[Note]) -> tuple[str, int, int] | None:

@@ -16,17 +16,19 @@ from ddpviz.events import (
     NO_MODULE,
     RECORD,
     Batch,
+    Buffers,
     Fingerprints,
     Flag,
     Kind,
     Label,
     Note,
+    Unused,
     Walk,
 )
 from ddpviz.recording import store
 from ddpviz.recording.attachments import UNNUMBERED, Attachments, rows_as_bytes
 
-#: Tensors and frames kept in memory of notes that come with every sampled step (some 100 MB).
+#: Tensors and frames kept in memory of notes that may come with every step (some 100 MB).
 BULK_BOUND = 1_000_000
 
 
@@ -121,7 +123,11 @@ class Intake:
 
 
 def _bulk(note: Note) -> int:
-    """How many tensors or frames a note of a sampled step is about; 0 for another."""
+    """How many tensors or frames a note that may come with every step is about; 0 for another."""
     if isinstance(note, Fingerprints):
         return len(note.hashes)
+    if isinstance(note, Unused):  # a model that leaves out others in each step
+        return 8 + len(note.parameters)
+    if isinstance(note, Buffers):
+        return 8 + len(note.reassigned)
     return len(note.frames) if isinstance(note, Walk) else 0

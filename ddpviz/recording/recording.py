@@ -77,6 +77,11 @@ class Recording:
         with self._lock:
             self._remarks += [remark for remark in remarks if remark not in self._remarks]
 
+    def remark(self, sentence: str) -> None:
+        """Adds to :attr:`remarks` what a reader should know of where this came from."""
+        with self._lock:
+            self._remarks.append(sentence)
+
     def _append(self, batch: Batch, source: Hashable | int | None) -> None:
         with self._lock:
             taken = self._intake.take(batch, source)
@@ -293,6 +298,30 @@ class Recording:
 
         return analysis.forward_graph(self, step)
 
+    def graphs(self, rank: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.graphs`."""
+        from ddpviz import analysis
+
+        return analysis.graphs(self, rank)
+
+    def compile(self, rank: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.compile_table`."""
+        from ddpviz import analysis
+
+        return analysis.compile_table(self, rank)
+
+    def comparison(self, trials: Any) -> Any:
+        """See :func:`ddpviz.analysis.comparison`."""
+        from ddpviz import analysis
+
+        return analysis.comparison(self, trials)
+
+    def borders(self, step: int | None = None, rank: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.borders`."""
+        from ddpviz import analysis
+
+        return analysis.borders(self, step, rank)
+
     def buffer_values(self) -> pd.DataFrame:
         """See :func:`ddpviz.analysis.buffer_values`."""
         from ddpviz import analysis
@@ -322,6 +351,12 @@ class Recording:
         from ddpviz.views.timeline import timeline
 
         return timeline(self, step=step)
+
+    def figure(self, view: str, step: int | None = None) -> Any:
+        """A Bokeh figure of any view, see :func:`ddpviz.export.single.single`."""
+        from ddpviz.export.single import single
+
+        return single(self, view, step)
 
 
 def load(path: str | Path, bound: int = DEFAULT_BOUND) -> Recording:

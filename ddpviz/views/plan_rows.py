@@ -63,13 +63,14 @@ def plan_rows(source: Source, *, brief: bool = False) -> PlanRows | None:
     labels: list[dict[str, Any]] = []
     order = _launch_order(found)
     y = _GAP_PX / 2
-    lane = _Lane("as registered", y + pitch / 2, pitch * _FILL / 2)
-    lanes.append((lane.middle, lane.label))
-    registered = list(range(len(found.tensors)))
-    blocks += _blocks(found, registered, lane, order, None)
     total_bytes = sum(tensor.bytes for tensor in found.tensors)
-    labels.append(_label(total_bytes, lane, f"{size(total_bytes)}, {_parameters(registered)}"))
-    y += pitch
+    if found.tensors:  # a trace doesn't say what was registered
+        lane = _Lane("as registered", y + pitch / 2, pitch * _FILL / 2)
+        lanes.append((lane.middle, lane.label))
+        registered = list(range(len(found.tensors)))
+        blocks += _blocks(found, registered, lane, order, None)
+        labels.append(_label(total_bytes, lane, f"{size(total_bytes)}, {_parameters(registered)}"))
+        y += pitch
     for plan in found.plans:
         y += _GAP_PX
         shown = plan.buckets[:_MOST_LANES]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from ddpviz.analysis import replicas
@@ -88,13 +90,18 @@ def _cells(table: list[Row]) -> list[Row]:
             "ranks": max(row["ranks"] for row in rows),
             "known": any(row["equal"] is not None for row in rows),
             "equal": all(row["equal"] is not False for row in rows),
-            "names": [name for row in rows for name in row["names"]],
+            "names": _once((row["module"], name) for row in rows for name in row["names"]),
             "different_ranks": sorted({r for row in rows for r in row["different_ranks"]}),
             "since": min((row["since_step"] for row in rows if row["names"]), default=step),
             "nonfinite": max(row["nonfinite"] for row in rows),
         }
         for (step, what), rows in sorted(found.items())
     ]
+
+
+def _once(named: Iterable[tuple[int, str]]) -> list[str]:
+    """Names of tensors, each once: a step may have several forwards."""
+    return [name for _, name in dict.fromkeys(named)]
 
 
 def _by_what(cells: list[Row]) -> dict[str, list[Row]]:

@@ -12,6 +12,7 @@ import pytest
 
 import ddpviz
 from ddpviz.engines import Session, SessionError
+from ddpviz.engines import cluster as clusters
 from ddpviz.events import Cause, Configuration, Kind, Module
 from tests.waiting import until
 
@@ -265,3 +266,21 @@ def test_a_restart_does_not_wait_for_a_cell_that_hangs(session: Session) -> None
     session.restart()
     assert execution.done() and execution.errors
     assert done(session, "world_size").text(0) == "2\n"
+
+
+def test_a_session_that_lost_its_ranks_runs_no_cell_silently(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_come(*arguments: object) -> None:
+        raise SessionError("found 0 engines, expected 2")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clusters, "restart", none_come)
+        with pytest.raises(SessionError, match="found 0 engines"):
+            session.restart()
+    execution = session.execute("1", None, Printed())
+    assert execution.wait(30)
+    assert {"session without ranks" in one.message for one in execution.errors.values()} == {True}
+    assert set(execution.errors) == {0, 1}
+    session.restart()
+    assert done(session, "1 + rank").text(1) == "2\n"

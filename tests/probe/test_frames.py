@@ -125,6 +125,7 @@ def unchanged(rank: int, world_size: int) -> dict[str, Any]:
             recorder.close()
             found[mode, walked] = {
                 "walks": len(notes(batches, Walk)),
+                "not whole": [one.why for one in notes(batches, Unavailable) if one.what == "walk"],
                 "collectives": [scenarios.shape(one) for one in scenarios.flight()[before:]],
                 "plans": plans,
                 "bits": scenarios.fingerprint(modules),
@@ -139,6 +140,7 @@ def test_following_a_step_changes_nothing() -> None:
             without, walked = found[mode, False], found[mode, True]
             assert without.pop("walks") == 0
             assert walked.pop("walks") >= 6
+            assert walked["not whole"] == []
             assert without == walked
             assert walked["profiler"] is None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,3 +169,41 @@ os.kill(os.getpid(), signal.SIGKILL)
     records, _ = read_ring(path)
     expected = [step for step in range(20, 20 + unflushed) for _ in range(9)]
     assert records["step"].tolist() == expected
+
+
+def test_a_write_in_the_middle_of_another_waits_for_it() -> None:
+    """As of a signal handler, which runs on the thread that it interrupts."""
+    ring = Ring(capacity=8)
+
+    class Interrupting:
+        def __index__(self) -> int:
+            write(ring, 7)
+            return 1
+
+    time_ns: Any = Interrupting()
+    ring.write((time_ns, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0))
+    assert ring.take()["index"].tolist() == [1, 7]
+
+
+def test_a_row_that_does_not_fit_its_fields_is_the_only_one_lost() -> None:
+    ring = Ring(capacity=8)
+    with pytest.raises(struct.error):
+        ring.write((2**70, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0))
+    write(ring, 3)
+    assert ring.take()["index"].tolist() == [3]
+
+
+@pytest.mark.parametrize("before", range(6))
+def test_ready_times_of_more_than_half_a_ring_go_in(before: int) -> None:
+    taken: list[np.ndarray] = []
+
+    def make_room() -> None:
+        taken.append(ring.take())
+        ring.flushed()
+
+    ring = Ring(capacity=6, make_room=make_room)
+    write(ring, *range(before))
+    make_room()
+    ready(ring, 0, list(range(1, 19)))
+    make_room()
+    assert np.concatenate(taken)["index"].tolist() == [*range(before), *range(18)]

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ddpviz.engines.workloads import batches
+from ddpviz.engines.workloads.layers import Layers
 
 #: 3.9 MB of weights. In ready order (last layer first) a 1 MiB limit closes buckets of about
 #: 2.4, 1.2 and 0.4 MB.
@@ -37,7 +38,7 @@ def build(
     shape = (batch_size, _CHANNELS[0], image_size, image_size)
     batch = batches.classification(rank, device, shape, classes)
     return (
-        nn.Sequential(*modules),
+        Layers(*modules),
         batch,
         lambda output, batch: nn.functional.cross_entropy(output, batch[1]),
     )

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ddpviz.engines.workloads import batches
+from ddpviz.engines.workloads.layers import Layers
 
 
 def build(
@@ -23,6 +24,6 @@ def build(
     modules: list[nn.Module] = []
     for _ in range(layers):
         modules += [nn.Linear(width, width), nn.ReLU()]
-    model = nn.Sequential(*modules[:-1])
+    model = Layers(*modules[:-1])
     batch = batches.classification(rank, device, (batch_size, width), width)
     return model, batch, lambda output, batch: nn.functional.cross_entropy(output, batch[1])

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ddpviz.engines.workloads import batches
+from ddpviz.engines.workloads.layers import Layers
 
 _BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}
 
@@ -41,7 +42,7 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
 
-def resnet(depth: int, classes: int) -> nn.Sequential:
+def resnet(depth: int, classes: int) -> Layers:
     """11,689,512 parameters at depth 18, 25,557,032 at 50 (1000 classes)."""
     if depth not in _BLOCKS:
         raise ValueError(f"found depth={depth}, expected one of {sorted(_BLOCKS)}")
@@ -59,7 +60,7 @@ def resnet(depth: int, classes: int) -> nn.Sequential:
             stride = 2 if block == 0 and stage > 0 else 1
             layers.append(_Block(inputs, width, stride, expansion))
             inputs = width * expansion
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+    return Layers(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def build(

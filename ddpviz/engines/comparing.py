@@ -1,0 +1,99 @@
+"""Several configurations of one workload on the same ranks, in turns, from the same weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpviz.engines import checks, compiled
+from ddpviz.engines.errors import ConfigurationError
+from ddpviz.engines.settings import Settings
+
+if TYPE_CHECKING:
+    from ddpviz.engines.session import Session
+
+EAGER = "eager"
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One run of one configuration. ``first``, ``last``: steps by the recording's count, of which
+    those before ``measured`` warm up. ``difference``: of the first step's gradients against the
+    first configuration's, the norm of it as a part of their norm; NaN where not compared.
+    ``memory_bytes``: the most of any rank. ``refused``: why it could not be run, "" where it was.
+    """
+
+    name: str
+    configuration: Mapping[str, Any]
+    round: int
+    first: int
+    measured: int
+    last: int
+    difference: float
+    memory_bytes: int
+    refused: str = ""
+
+
+def of_modes(modes: Collection[str], backend: str) -> dict[str, dict[str, Any]]:
+    """Configurations by the names of compile modes, "eager" for none. python_reducer comes with
+    compiled autograd. Raises ConfigurationError for an unknown one."""
+    found = {}
+    for mode in modes:
+        name = compiled.NONE if mode == EAGER else mode
+        checks.value("compile_mode", name, 1)
+        found[EAGER if name == compiled.NONE else name] = {
+            "compile_mode": name,
+            "compile_backend": checks.value("compile_backend", backend, 1),
+            "compiled_autograd": name == compiled.PYTHON,
+        }
+    return found
+
+
+def trials(
+    session: Session,
+    base: Settings,
+    configurations: Mapping[str, Mapping[str, Any]],
+    rounds: int,
+    steps: int,
+    warm: int,
+) -> list[Trial]:
+    """Every configuration once in each round, each second round backwards: what drifts with time
+    then meets all of them, and engines are restarted as rarely as can be."""
+    found: list[Trial] = []
+    reference: list[np.ndarray] | None = None
+    order = sorted(configurations, key=lambda name: _leaks(configurations[name]))
+    for number in range(rounds):
+        for name in order if number % 2 == 0 else order[::-1]:
+            given = configurations[name]
+            try:
+                session._load(base, dict(given))
+            except ConfigurationError as error:
+                found.append(Trial(name, given, number, 0, 0, -1, np.nan, 0, str(error)))
+                continue
+            first = session.recording.last_step + 1
+            session.run(1)
+            mine = session._ask_first("gradients")
+            if reference is None and name == next(iter(configurations)):
+                reference = mine
+            session.run(warm + steps - 1)
+            memory = max(session._ask("memory").values())
+            last = session.recording.last_step
+            difference = _difference(mine, reference)
+            found.append(Trial(name, given, number, first, first + warm, last, difference, memory))
+    return found
+
+
+def _leaks(configuration: Mapping[str, Any]) -> bool:
+    return configuration.get("compile_mode") == compiled.PYTHON
+
+
+def _difference(mine: list[np.ndarray] | None, other: list[np.ndarray] | None) -> float:
+    if mine is None or other is None:
+        return float("nan")
+    pairs = list(zip(mine, other, strict=True))
+    apart = sum(float(np.square(a.astype(float) - b.astype(float)).sum()) for a, b in pairs)
+    whole = sum(float(np.square(b.astype(float)).sum()) for _, b in pairs)
+    return float(np.sqrt(apart / whole)) if whole else float(apart > 0)

@@ -1,0 +1,104 @@
+"""Tables of compiled graphs: what was split, which borders agree, who reduces, what bursts."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from ddpviz import analysis
+from ddpviz.recording import Recording
+from tests import compiled
+
+PARAMETERS = 2 * compiled.LAYERS + 4
+LAST = compiled.STEPS - 1
+BURSTS = ("run first", "one bucket", "no_optimization", "without compiled forward")
+PYTHON = ("python_reducer", "python_reducer, no autograd")
+
+
+@functools.cache
+def recording(case: str) -> Recording:
+    found = Recording()
+    for outcome in compiled.outcomes():
+        for batch in outcome[case, True]["batches"]:
+            found.append(batch)
+    return found
+
+
+@pytest.mark.parametrize("case", compiled.CASES)
+def test_all_gradients_in_one_burst_is_said_where_the_backward_is_one_node(case: str) -> None:
+    told = recording(case).steps()["burst"]
+    assert len(told) == 2 * compiled.STEPS
+    if case in BURSTS:
+        assert all(
+            text.startswith(f"all {PARAMETERS} gradients came in one burst") for text in told
+        )
+        assert "in one burst" in analysis.finding(recording(case), LAST)
+    else:
+        assert not told.any()
+        assert "burst" not in analysis.finding(recording(case), LAST)
+
+
+def test_ranks_have_the_same_graphs() -> None:
+    table = recording("ddp_optimizer").graphs()
+    columns = ["graph", "role", "parent", "part", "nodes", "bytes", "parameter_names", "code"]
+    first, second = (table[table["rank"] == rank][columns] for rank in (0, 1))
+    assert first.to_dict("records") == second.to_dict("records")
+    parts = first[first["role"] == "subgraph"]
+    assert list(parts["part"]) == [0, 1, 2] and (parts["parent"] == 0).all()
+    assert parts["parameter_names"].iloc[0] == ("layers.0.weight", "layers.0.bias")
+    assert table["compile_ms"].notna().all()
+
+
+def test_borders_that_disagree_are_seen() -> None:
+    """DDP closes a bucket at its limit, in the middle of a subgraph."""
+    found = recording("ddp_optimizer").borders(LAST, rank=0)
+    assert found["parameters"].sum() == PARAMETERS
+    assert set(found["graph"]) == {1, 2, 3} and list(found["sequence"].isna()) == len(found) * [
+        False
+    ]
+    per_bucket = found.groupby("bucket")["completes"].sum()
+    assert (per_bucket == 1).all()
+    (told,) = recording("ddp_optimizer").compile(rank=0)["borders"]
+    assert told.startswith("disagree: 3 buckets for 3 subgraphs")
+    (told,) = recording("no_optimization").compile(rank=0)["borders"]
+    assert told == ""
+
+
+@pytest.mark.parametrize("case", compiled.CASES)
+def test_who_reduces_and_what_is_dropped(case: str) -> None:
+    table = recording(case).compile(rank=0)
+    if case == "eager":
+        assert not len(table)
+        return
+    (row,) = table.to_dict("records")
+    python = case in PYTHON
+    assert row["who_reduces"].startswith("python_reducer" if python else "the C++ Reducer")
+    assert bool(row["dropped"]) == python
+    assert row["split"].startswith("split" if row["subgraphs"] else "not split")
+    assert row["all_reduces"] == (PARAMETERS if case == "python_reducer" else 0)
+    assert row["fused_all_reduces"] == -1  # Inductor did not run
+    assert (row["recompilations"] > 0) == (case == "broken")
+    assert row["breaks"] == len(row["break_reasons"])
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_what_python_reducer_hides_is_not_known(case: str) -> None:
+    table = recording(case).steps()
+    assert not table["buckets"].any() and not table["buffer_broadcasts"].any()
+    assert table["hidden_communication_ms"].isna().all()
+    assert table["exposed_communication_ms"].isna().all()
+    assert analysis.finding(recording(case), LAST).startswith(
+        "python_reducer reduced 68 KiB in 12 "
+    )
+    assert not len(recording(case).borders())
+
+
+def test_a_recording_keeps_graphs_on_disk(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from ddpviz.recording import load
+
+    recording("ddp_optimizer").save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    for name in ("graphs", "compile", "borders"):
+        mine, other = getattr(recording("ddp_optimizer"), name)(), getattr(again, name)()
+        assert mine.to_dict("records") == other.to_dict("records")

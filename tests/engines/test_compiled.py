@@ -1,0 +1,148 @@
+"""Compile settings: what goes together, what a change takes, and that it is so on real ranks."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from ddpviz.engines import ConfigurationError, Session
+from ddpviz.engines.compilations import Compilations
+from ddpviz.engines.compiled import Compile, first_cap_mb, leaks
+from ddpviz.events import RECORD, Batch, Compiled, Graph, Kind, Split
+from tests.waiting import until
+
+PYTHON = {"compile_mode": "python_reducer", "compiled_autograd": True}
+
+
+def test_what_is_not_compiled_makes_no_difference() -> None:
+    assert Compile(compile_backend="eager").effective() == Compile()
+    assert Compile("ddp_optimizer", "eager").effective() == Compile("ddp_optimizer", "eager")
+
+
+def test_only_leaving_python_reducer_needs_new_engines() -> None:
+    python = Compile("python_reducer")
+    assert leaks(python, Compile()) and leaks(python, Compile("ddp_optimizer"))
+    assert not leaks(Compile("ddp_optimizer"), python)
+    assert not leaks(python, Compile("python_reducer", compiled_autograd=True))
+
+
+def test_the_first_limit_is_lowered_for_a_small_cap_and_ddp_optimizer_alone() -> None:
+    assert first_cap_mb(Compile("ddp_optimizer"), {"bucket_cap_mb": 0.25}) == 0.25
+    assert first_cap_mb(Compile("ddp_optimizer"), {"bucket_cap_mb": 1}) is None
+    assert first_cap_mb(Compile("ddp_optimizer"), {}) is None
+    assert first_cap_mb(Compile("no_optimization"), {"bucket_cap_mb": 0.25}) is None
+
+
+def test_what_ranks_compile_is_told_until_they_have() -> None:
+    told = []
+    compilations = Compilations(lambda: told.append(compilations.now()))
+
+    def batch(sequence: int, kind: Kind, end_ns: int, *notes: Any) -> Batch:
+        rows = [(1, end_ns, 0, 0, 0, 7, -1, 0, 1, 0, kind, 0, 255, 255, 0, 0)]
+        import numpy as np
+
+        return Batch(1, sequence, np.array(rows, RECORD), notes)
+
+    where = ("0/0", "inductor", "forward", "model.py", 1, 3, (), (), 0, "", "")
+    compilations.take(batch(0, Kind.COMPILE, 0))
+    compilations.take(batch(1, Kind.STEP, 2, Graph(7, 0, -1, 1, "forward", *where)))
+    compilations.take(batch(2, Kind.GRAPH, 2))
+    compilations.take(batch(3, Kind.COMPILE, 2))
+    assert [one.partition(",")[0] for one in told] == [
+        "rank 1 traces what is to be compiled",
+        "rank 1 compiles graph 1 (forward of 3 operations)",
+        "rank 1 traces what is to be compiled",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"compiled_autograd": True}, "hooks compiled autograd cannot trace"),
+        ({"compile_mode": "ddp_optimizer", "compiled_autograd": True}, "the C++ Reducer reduces"),
+        ({"compile_mode": "python_reducer", "comm_hook": "fp16"}, "exclude each other"),
+        ({"compile_mode": True}, "expected one of 'none', 'ddp_optimizer'"),
+        ({"compile_backend": "nonsense"}, "expected one of 'inductor'"),
+        ({"compile_order": "both"}, "expected one of 'wrap then compile'"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(
+    session: Session, given: dict[str, Any], why: str
+) -> None:
+    session.load("convnet", bucket_cap_mb=1)
+    predicted = session.predict(**given)
+    with pytest.raises(ConfigurationError, match=re.escape(why)) as refused:
+        session.configure(**given)
+    assert predicted.refused == str(refused.value) and "\n" not in predicted.refused
+
+
+def test_modes_are_switched_on_running_engines_and_compile_what_they_say(
+    session: Session,
+) -> None:
+    """A cap below DDP's first bucket, at which DDPOptimizer alone would fail."""
+    session.load("convnet", bucket_cap_mb=0.25, batch_size=2, image_size=8)
+    begin = len(session.recording.notes(Compiled, 0))
+    given = {"compile_mode": "ddp_optimizer", "compile_backend": "aot_eager"}
+    predicted, pids = session.predict(**given), session.pids
+    assert "resets Dynamo" in predicted.needs
+    assert "first limit is lowered from 1 to 0.25 MiB" in predicted.needs
+    outcome = session.configure(**given)
+    assert outcome.startswith("re-wrapped, Dynamo reset")
+    assert "first limit is lowered from 1 to 0.25 MiB" in outcome
+    said = []
+    remove = session.on_change(lambda: said.append(session.status().reason))
+    session.run(2)
+    remove()
+    assert [one for one in said if "rank 0 compiles graph" in one or "rank 0 traces" in one]
+    session.configure(compile_order="compile then wrap")
+    session.run(2)
+    session.configure(compile_mode="no_optimization")
+    session.run(2)
+    assert session.pids == pids  # nothing leaks into these
+    assert len(set(session.checksums().values())) == 1
+    found = session.recording.notes(Compiled, 0)[begin:]
+    assert [(one.optimize_ddp, one.order) for one in found] == [
+        ("ddp_optimizer", "wrap then compile"),
+        ("ddp_optimizer", "compile then wrap"),
+        ("no_optimization", "compile then wrap"),
+    ]
+    modules = {one.module for one in found}
+    splits = [one for one in session.recording.notes(Split, 0) if one.module in modules]
+    assert [len(one.parts) > 1 for one in splits] == [True, True]
+    assert {one.first_cap_bytes for one in splits} == {2**18}
+    knobs = {knob.name: knob for knob in session.knobs()}
+    assert knobs["compile_mode"].value == "no_optimization"
+    assert "python_reducer first" in (knobs["compiled_autograd"].disabled or "")
+
+
+def test_leaving_python_reducer_gives_new_engines_and_says_so_before(session: Session) -> None:
+    session.load("convnet", batch_size=2, image_size=8, compile_backend="aot_eager", **PYTHON)
+    session.run(1)
+    pids = session.pids
+    predicted = session.predict(compile_mode="none", compiled_autograd=False)
+    assert predicted.needs.startswith("restarts the engines")
+    assert session.configure(compile_mode="none", compiled_autograd=False) == "restarted"
+    assert not {*session.pids.values()} & {*pids.values()}
+    session.run(2)
+    assert len(set(session.checksums().values())) == 1
+    (row,) = session.recording.compile(rank=0).tail(1).to_dict("records")
+    assert row["compiled_autograd"] and row["dropped"]
+    assert row["all_reduces"] == row["parameters"] > 10
+
+
+def test_stop_waits_for_a_step_that_compiles(session: Session) -> None:
+    session.load("mlp", layers=24, width=16, bucket_cap_mb=0.05, batch_size=2)
+    session.configure(compile_mode="ddp_optimizer", compile_backend="aot_eager")
+    compiling = threading.Event()
+    remove = session.on_change(lambda: session.status().reason and compiling.set())
+    session.start()
+    assert compiling.wait(60)
+    session.stop()
+    remove()
+    assert session.failure is None
+    until(lambda: session.status().status == "idle")
+    session.run(1)
