@@ -20,8 +20,8 @@ def periods_ms(source: Source, whole: np.ndarray, keys: np.ndarray) -> np.ndarra
     before = source.records(kinds=Kind.STEP, steps=np.setdiff1d(asked - 1, asked).tolist())
     every = stacked(before, whole)
     every = every[every["end_ns"] > 0]
-    of, last = np.unique(_keys(every), return_index=True)
-    ends_ns = every["end_ns"][last]
+    of, at = np.unique(_keys(every), return_index=True)
+    ends_ns = every["end_ns"][at]
     here, previous = find(of, keys), find(of, keys - (1 << 16))
     known = (here >= 0) & (previous >= 0)
     rank = (keys & 0xFFFF)[known]

@@ -26,7 +26,7 @@ _CHUNK_SECONDS = 0.5
 
 
 class Loaded:
-    """Made by :meth:`build`; used from the driver's thread, but for what only reads.
+    """Made by :meth:`prepare`; used from the driver's thread, but for what only reads.
 
     ``settings``: what is configured. ``facts``: what the ranks are and built. ``chunk``: steps
     that take about half a second. ``step``: steps taken since the load.

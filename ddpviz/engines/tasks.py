@@ -183,9 +183,7 @@ def deaths(
     }
 
 
-def _listen(
-    client: Any, rank: int, reply: Any, feed: Feed | None, output: Output | None
-) -> None:
+def _listen(client: Any, rank: int, reply: Any, feed: Feed | None, output: Output | None) -> None:
     """Take batches in, and show what the user's code prints."""
 
     def data(found: dict[str, Any]) -> None:
@@ -256,7 +254,7 @@ def _kill(
     for member in members:
         cluster.signal_engine(engines, member.engine, member.info, signal.SIGUSR1)
     if directory is not None:
-        time.sleep(0.3)  # faulthandler writes from the signal handler; the ring is flushed too
+        time.sleep(0.3)  # faulthandler writes from the signal handler
     for member in members:
         cluster.signal_engine(engines, member.engine, member.info, signal.SIGKILL)
     _wait_dead(engines, members, _DYING_SECONDS)

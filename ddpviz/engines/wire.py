@@ -20,7 +20,6 @@ from ipyparallel.error import EngineError, NoEnginesRegistered, RemoteError
 
 from ddpviz.engines.errors import SessionError
 
-
 #: The client's thread begins to listen at once; where it has ended there is nothing to hear.
 _LISTEN_SECONDS = 5.0
 

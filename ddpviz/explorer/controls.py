@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpviz.engines import ConfigurationError, RankFailed, Session, SessionError
+from ddpviz.engines.work import tell
 from ddpviz.explorer import demonstrations, frames, registry, switches
 from ddpviz.explorer.broadcaster import BROADCASTER, Client, Watch
 from ddpviz.explorer.subject import Subject
@@ -195,6 +196,7 @@ def _run(client: Client, args: dict[str, Any]) -> Any:
 
     threading.Thread(target=run, name="ddpviz-run", daemon=True).start()
     if not concurrent.futures.wait([done], _RUN_SECONDS).done:
+        done.add_done_callback(lambda ended: tell(ended.exception()))
         return {"outcome": f"training {steps} steps"}
     done.result()
     return {"outcome": "done"}

@@ -160,14 +160,14 @@ def _numbers(recent: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def _rate(recent: dict[str, np.ndarray]) -> float | None:
-    """Completed steps per second, from the begins of the recent ones on the first rank."""
+    """Completed steps per second: by the median of the recent ones' times from begin to begin on
+    the first rank, so that a pause between two is none of it."""
     ranks = recent["rank"]
     if not len(ranks):
         return None
     begins = recent["begin_ns"][ranks == ranks.min()]
-    if len(begins) < 2 or begins[-1] <= begins[0]:
-        return None
-    return float((len(begins) - 1) / ((begins[-1] - begins[0]) / 1e9))
+    period_ns = float(np.median(np.diff(begins))) if len(begins) > 1 else 0.0
+    return 1e9 / period_ns if period_ns > 0 else None
 
 
 def _known(value: float) -> float | None:

@@ -9,6 +9,7 @@ else. The browser part hides those beside it as long as it draws.
 
 from __future__ import annotations
 
+import logging
 import uuid
 import weakref
 from pathlib import Path
@@ -19,11 +20,15 @@ import traitlets
 
 from ddpviz.engines import Session
 from ddpviz.explorer import registry
-from ddpviz.explorer.broadcaster import BROADCASTER
+from ddpviz.explorer.broadcaster import BROADCASTER, Client
 from ddpviz.explorer.controls import answer
 from ddpviz.explorer.stills import Stills
 from ddpviz.recording import Recording
 from ddpviz.views.live_views import VIEWS
+
+_log = logging.getLogger("ddpviz")
+#: Of the name that a page gives itself.
+_PAGE_LENGTH = 64
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -63,8 +68,8 @@ class Explorer(anywidget.AnyWidget):
             raise ValueError(f"found the view {unknown[0]!r}, expected one of {', '.join(VIEWS)}")
         #: Of a recording, this is what keeps it known.
         self._subject = registry.announce(about)
-        mark = uuid.uuid4().hex
-        self._client = BROADCASTER.client(f"widget-{mark}")
+        mark = self._mark = uuid.uuid4().hex
+        self._clients: dict[str, Client] = {}
         self._stills = Stills(self._subject, mark)
         super().__init__(
             session=self._subject.id,
@@ -74,16 +79,25 @@ class Explorer(anywidget.AnyWidget):
             **self._stills.snapshot(),
             **kwargs,
         )
-        self._client.send = _sender(self)
         self.on_msg(_answer)
         _leave_shell_open(self.comm)
 
     def close(self) -> None:
         """Take it off the page; the session goes on."""
-        client = getattr(self, "_client", None)  # ipywidgets closes also what was never made
-        if client is not None:
+        clients = getattr(self, "_clients", {})  # ipywidgets closes also what was never made
+        for client in clients.values():
             BROADCASTER.remove(client)
         super().close()
+
+    def _client(self, page: str) -> Client:
+        """What one page looks at: a notebook may be open in several, each at another step."""
+        found = self._clients.get(page)
+        if found is None:
+            served = BROADCASTER.clients  # the others were given up: their pages are gone
+            self._clients = {of: one for of, one in self._clients.items() if one in served}
+            found = self._clients[page] = BROADCASTER.client(f"widget-{self._mark}-{page}")
+            found.send = _sender(self, page)
+        return found
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -106,19 +120,24 @@ def browser_part() -> str:
 def _answer(widget: Explorer, content: Any, buffers: Any) -> None:
     # No decision is taken on messages that are no requests: other anywidget traffic comes here.
     if isinstance(content, dict) and "request" in content:
-        answer(widget._client, content, widget.send, key="request")
+        page = str(content.get("page") or "")[:_PAGE_LENGTH]
+        answer(widget._client(page), content, widget.send, key="request")
 
 
-def _sender(widget: Explorer) -> Any:
+def _sender(widget: Explorer, page: str) -> Any:
     itself = weakref.ref(widget)
 
     def send(data: dict[str, Any], buffer: bytes | None) -> None:
         found = itself()
         if found is None or found.comm is None:
             raise RuntimeError("the widget was closed")
-        found.send(data, [] if buffer is None else [buffer])
+        # All pages hear it: it says which is meant.
+        found.send({**data, "page": page}, [] if buffer is None else [buffer])
         if "state" in data:
-            found._stills.renew(data["state"]["status"])
+            try:
+                found._stills.renew(data["state"]["status"])
+            except Exception:  # the widget lives without
+                _log.exception("the explorer's still could not be drawn")
 
     return send
 

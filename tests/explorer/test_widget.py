@@ -52,10 +52,34 @@ def test_names_of_a_model_are_no_markup() -> None:
 
 def test_closing_it_ends_its_frames() -> None:
     explorer = Explorer(sample_recording())
-    client = explorer._client
-    assert client in BROADCASTER.clients
+    clients = [explorer._client(page) for page in ("a", "b")]
+    assert {*clients} <= {*BROADCASTER.clients}
     explorer.close()
-    assert client not in BROADCASTER.clients
+    assert not {*clients} & {*BROADCASTER.clients}
+
+
+def test_two_pages_of_a_notebook_look_at_steps_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    explorer = Explorer(sample_recording())
+    sent: list[Any] = []
+    monkeypatch.setattr(explorer, "send", lambda content, buffers=None: sent.append(content))
+    args = {"session": explorer.session, "views": ["timeline"], "width_px": 900}
+    for number, (page, step, hidden) in enumerate([("a", 0, False), ("b", 1, False)]):
+        watch = {**args, "step": step, "hidden": hidden}
+        content = {"request": number, "page": page, "action": "watch", "args": watch}
+        explorer._handle_custom_msg(content, [])
+
+    def steps() -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {"a": set(), "b": set()}
+        for one in sent:
+            if one.get("type") == "frame" and "timeline" in one["views"]:
+                found[one["page"]].add(one["views"]["timeline"]["step"])
+        return found
+
+    until(lambda: all(steps().values()), 30)
+    assert steps() == {"a": {0}, "b": {1}}
+    explorer.close()
 
 
 def test_without_the_browser_part_it_says_so(

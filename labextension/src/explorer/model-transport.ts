@@ -23,6 +23,8 @@ const SILENCE_MS = 15_000;
 
 /** The explorer's way to the kernel through a widget's model. */
 export class ModelTransport implements Transport {
+  /** Several pages may share one model, each looking at another step. */
+  private readonly _page = Math.random().toString(36).slice(2);
   private readonly _requests = new Requests();
   private readonly _frames = new Emitter<[FrameHeader, DataView]>();
   private readonly _connections = new Emitter<Connection>();
@@ -51,7 +53,7 @@ export class ModelTransport implements Transport {
       this._heardAt = performance.now();
     }
     return this._requests.ask(id => {
-      this._model.send({ request: id, action, args });
+      this._model.send({ request: id, page: this._page, action, args });
     });
   }
 
@@ -80,6 +82,10 @@ export class ModelTransport implements Transport {
   }
 
   private readonly _receive: MessageCallback = (content, buffers) => {
+    const { page } = content;
+    if (typeof page === 'string' && page !== this._page) {
+      return;
+    }
     this._heardAt = performance.now();
     this._become('connected');
     if ('reply' in content) {

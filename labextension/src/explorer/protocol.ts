@@ -22,7 +22,10 @@ export type Status =
 export interface RankState {
   rank: number;
   pid: number | null;
-  /** "starting", "idle", "stepping", "in <collective n (cause)>" or "dead". */
+  /**
+   * "idle", "stepping", "in a cell", "in <collective n (cause)>", "dead", or the session's own
+   * "starting", "loading", "restarting".
+   */
   state: string;
   device: string;
   hostname: string;
