@@ -21,9 +21,10 @@ ORDER = [
     "traces",
     "explain",
     "views",
+    "following",
+    "export",
     "demonstrations",
     "explorer",
-    "export",
     "lab",
     "cli",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from ddpviz.engines import Session
 from ddpviz.explorer import frames, states
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live import LiveFigure, Moment, Picture, no_steps
 from ddpviz.views.live_views import VIEWS

@@ -16,8 +16,8 @@ from bokeh.layouts import column, row
 from bokeh.models import Button, CustomJS, InlineStyleSheet, LayoutDOM, Slider
 
 from ddpviz.analysis.tables import StepIndex
-from ddpviz.explorer.follow import Follower
-from ddpviz.explorer.window import Window
+from ddpviz.following.follower import Follower
+from ddpviz.following.window import Window
 from ddpviz.views.columns import Columns
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.legend import wrap

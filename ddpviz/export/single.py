@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bokeh.models import LayoutDOM
 
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import show
 from ddpviz.views.live_views import VIEWS

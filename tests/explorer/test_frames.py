@@ -11,7 +11,7 @@ from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 
 from ddpviz.explorer import frames
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.views.live import LiveFigure, Picture
 from ddpviz.views.live_views import VIEWS
 from tests.explorer.material import Stream

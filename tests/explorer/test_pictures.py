@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ddpviz.events import Batch, Bucket, Configuration, Plan
-from ddpviz.explorer import follow, registry
+from ddpviz.explorer import registry
 from ddpviz.explorer.broadcaster import BROADCASTER
+from ddpviz.following import follower as follow
 from ddpviz.views import live_timeline
 from tests.explorer.material import Stream
 from tests.explorer.test_broadcaster import Browser

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live import Picture
 from ddpviz.views.live_views import VIEWS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.rows import MOST_GLYPHS

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ddpviz.analysis import buffers, steps
-from ddpviz.explorer.follow import Follower
+from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.figure import contents
 from ddpviz.views.live import HISTORY_STEPS, Change, History, Moment, Picture, properties, show

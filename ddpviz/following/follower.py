@@ -16,9 +16,9 @@ import numpy as np
 from ddpviz.analysis.constructions import constructions, place_of
 from ddpviz.analysis.tables import happened, no_step
 from ddpviz.events import Batch, Failure, Kind
-from ddpviz.explorer.changes import Changes
-from ddpviz.explorer.tables import Tables, tables_of
-from ddpviz.explorer.window import Window
+from ddpviz.following.changes import Changes
+from ddpviz.following.tables import Tables, tables_of
+from ddpviz.following.window import Window
 from ddpviz.recording import Recording
 from ddpviz.views.live import HISTORY_STEPS, History, Moment
 

@@ -10,9 +10,9 @@ import pytest
 
 from ddpviz.analysis import buffers, steps
 from ddpviz.events import Batch, Configuration, Failure, Kind
-from ddpviz.explorer import follow
-from ddpviz.explorer.follow import Follower
 from ddpviz.explorer.waiting import waiting
+from ddpviz.following import follower as follow
+from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live import HISTORY_STEPS
 from tests.explorer.material import Stream

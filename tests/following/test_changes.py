@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddpviz.events import RECORD, Batch, Configuration, Kind
-from ddpviz.explorer.changes import Changes
+from ddpviz.following.changes import Changes
 from ddpviz.recording import Recording
 
 
