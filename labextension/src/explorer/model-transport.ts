@@ -1,7 +1,5 @@
-import { Emitter } from './emitter';
-import type { FrameHeader, SessionState } from './protocol';
-import type { Connection, Reply, Transport } from './transport';
-import { Requests } from './transport';
+import type { Reply } from './transport';
+import { MessageTransport } from './transport';
 
 /** What anywidget's model offers of what is used here. */
 export interface WidgetModel {
@@ -22,18 +20,14 @@ type MessageCallback = (
 const SILENCE_MS = 15_000;
 
 /** The explorer's way to the kernel through a widget's model. */
-export class ModelTransport implements Transport {
+export class ModelTransport extends MessageTransport {
   /** Several pages may share one model, each looking at another step. */
   private readonly _page = Math.random().toString(36).slice(2);
-  private readonly _requests = new Requests();
-  private readonly _frames = new Emitter<[FrameHeader, DataView]>();
-  private readonly _connections = new Emitter<Connection>();
-  private readonly _sessions = new Emitter<readonly SessionState[]>();
   private readonly _watchdog: ReturnType<typeof setInterval>;
-  private _connection: Connection = 'waiting';
   private _heardAt = performance.now();
 
   constructor(private readonly _model: WidgetModel) {
+    super();
     _model.on('msg:custom', this._receive);
     this._watchdog = setInterval(() => {
       const silent = performance.now() - this._heardAt > SILENCE_MS;
@@ -41,10 +35,6 @@ export class ModelTransport implements Transport {
         this._become('disconnected');
       }
     }, 1000);
-  }
-
-  get connection(): Connection {
-    return this._connection;
   }
 
   async request(action: string, args: object = {}): Promise<Reply> {
@@ -55,24 +45,6 @@ export class ModelTransport implements Transport {
     return this._requests.ask(id => {
       this._model.send({ request: id, page: this._page, action, args });
     });
-  }
-
-  onFrame(
-    callback: (header: FrameHeader, buffer: DataView) => void
-  ): () => void {
-    return this._frames.subscribe(([header, buffer]) => {
-      callback(header, buffer);
-    });
-  }
-
-  onConnection(callback: (connection: Connection) => void): () => void {
-    return this._connections.subscribe(callback);
-  }
-
-  onSessions(
-    callback: (sessions: readonly SessionState[]) => void
-  ): () => void {
-    return this._sessions.subscribe(callback);
   }
 
   dispose(): void {
@@ -90,21 +62,8 @@ export class ModelTransport implements Transport {
     this._become('connected');
     if ('reply' in content) {
       this._requests.settle(content['reply'], content, buffers);
-    } else if (content['type'] === 'frame') {
-      const header = content as unknown as FrameHeader;
-      this._frames.emit([
-        header,
-        buffers[0] ?? new DataView(new ArrayBuffer(0))
-      ]);
-    } else if (content['type'] === 'sessions') {
-      this._sessions.emit(content['sessions'] as readonly SessionState[]);
+    } else {
+      this._take(content, buffers);
     }
   };
-
-  private _become(connection: Connection): void {
-    if (connection !== this._connection) {
-      this._connection = connection;
-      this._connections.emit(connection);
-    }
-  }
 }

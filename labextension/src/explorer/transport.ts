@@ -1,3 +1,4 @@
+import { Emitter } from './emitter';
 import type { FrameHeader, SessionState } from './protocol';
 
 export type Connection = 'connected' | 'waiting' | 'disconnected';
@@ -83,6 +84,67 @@ export class Requests {
 
   get waiting(): number {
     return this._pending.size;
+  }
+}
+
+/** What the ways to a kernel have in common: who listens, and what a message is for. */
+export abstract class MessageTransport implements Transport {
+  protected readonly _requests = new Requests();
+  private readonly _frames = new Emitter<[FrameHeader, DataView]>();
+  private readonly _connections = new Emitter<Connection>();
+  private readonly _sessions = new Emitter<readonly SessionState[]>();
+  private _connection: Connection = 'waiting';
+
+  abstract request(action: string, args?: object): Promise<Reply>;
+  abstract dispose(): void;
+
+  get connection(): Connection {
+    return this._connection;
+  }
+
+  onFrame(
+    callback: (header: FrameHeader, buffer: DataView) => void
+  ): () => void {
+    return this._frames.subscribe(([header, buffer]) => {
+      callback(header, buffer);
+    });
+  }
+
+  onConnection(callback: (connection: Connection) => void): () => void {
+    return this._connections.subscribe(callback);
+  }
+
+  onSessions(
+    callback: (sessions: readonly SessionState[]) => void
+  ): () => void {
+    return this._sessions.subscribe(callback);
+  }
+
+  protected _become(connection: Connection): void {
+    if (connection !== this._connection) {
+      this._connection = connection;
+      this._connections.emit(connection);
+    }
+  }
+
+  protected _tellSessions(sessions: unknown): void {
+    this._sessions.emit(sessions as readonly SessionState[]);
+  }
+
+  /** A frame, or the sessions: what comes without a request. */
+  protected _take(
+    content: Readonly<Record<string, unknown>>,
+    buffers: readonly DataView[]
+  ): void {
+    if (content['type'] === 'sessions') {
+      this._tellSessions(content['sessions']);
+    } else if (content['type'] === 'frame') {
+      const header = content as unknown as FrameHeader;
+      this._frames.emit([
+        header,
+        buffers[0] ?? new DataView(new ArrayBuffer(0))
+      ]);
+    }
   }
 }
 

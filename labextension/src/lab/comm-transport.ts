@@ -1,10 +1,8 @@
 import type { JSONObject, PartialJSONObject } from '@lumino/coreutils';
 import { UUID } from '@lumino/coreutils';
 
-import { Emitter } from '../explorer/emitter';
-import type { FrameHeader, SessionState } from '../explorer/protocol';
-import type { Connection, Reply, Transport } from '../explorer/transport';
-import { Requests } from '../explorer/transport';
+import type { Connection, Reply } from '../explorer/transport';
+import { MessageTransport } from '../explorer/transport';
 import type { Comm } from './comm';
 
 const FRAMES = 'ddpviz.frames';
@@ -22,21 +20,14 @@ export type OpenComm = (target: string) => Promise<Comm | null>;
  * because ipykernel 7.4 serves what comes on a comm where that comm was published from last: with
  * frames on it, requests would wait for the cell that runs.
  */
-export class CommTransport implements Transport {
-  private _requests = new Requests();
-  private readonly _frames = new Emitter<[FrameHeader, DataView]>();
-  private readonly _connections = new Emitter<Connection>();
-  private readonly _sessions = new Emitter<readonly SessionState[]>();
-  private _connection: Connection = 'waiting';
+export class CommTransport extends MessageTransport {
   private _pair: { control: Comm; frames: Comm } | null = null;
   private _attempt = 0;
   private _sequence = -1;
   private _disposed = false;
 
-  constructor(private readonly _open: OpenComm) {}
-
-  get connection(): Connection {
-    return this._connection;
+  constructor(private readonly _open: OpenComm) {
+    super();
   }
 
   /**
@@ -81,7 +72,7 @@ export class CommTransport implements Transport {
       const { result } = await this._ask('sessions', {});
       if (attempt === this._attempt) {
         this._become('connected');
-        this._sessions.emit(result as readonly SessionState[]);
+        this._tellSessions(result);
         return true;
       }
     } catch {
@@ -97,27 +88,9 @@ export class CommTransport implements Transport {
   }
 
   request(action: string, args: object = {}): Promise<Reply> {
-    return this._connection === 'connected'
+    return this.connection === 'connected'
       ? this._ask(action, args)
       : Promise.reject(new Error('The kernel is not connected.'));
-  }
-
-  onFrame(
-    callback: (header: FrameHeader, buffer: DataView) => void
-  ): () => void {
-    return this._frames.subscribe(([header, buffer]) => {
-      callback(header, buffer);
-    });
-  }
-
-  onConnection(callback: (connection: Connection) => void): () => void {
-    return this._connections.subscribe(callback);
-  }
-
-  onSessions(
-    callback: (sessions: readonly SessionState[]) => void
-  ): () => void {
-    return this._sessions.subscribe(callback);
   }
 
   dispose(): void {
@@ -141,21 +114,15 @@ export class CommTransport implements Transport {
   }
 
   private _receive(data: JSONObject, buffers: readonly DataView[]): void {
-    if (data['type'] === 'sessions') {
-      this._sessions.emit(
-        data['sessions'] as unknown as readonly SessionState[]
-      );
-      return;
-    }
-    const header = data as unknown as FrameHeader;
     // An old frame that overtook nothing: after a reconnect the numbers begin again.
-    if (data['type'] === 'frame' && header.sequence > this._sequence) {
-      this._sequence = header.sequence;
-      this._frames.emit([
-        header,
-        buffers[0] ?? new DataView(new ArrayBuffer(0))
-      ]);
+    const { sequence } = data;
+    if (typeof sequence === 'number') {
+      if (sequence <= this._sequence) {
+        return;
+      }
+      this._sequence = sequence;
     }
+    this._take(data, buffers);
   }
 
   /**
@@ -179,12 +146,5 @@ export class CommTransport implements Transport {
     pair?.frames.close();
     this._requests.rejectAll(why);
     this._become(connection);
-  }
-
-  private _become(connection: Connection): void {
-    if (connection !== this._connection) {
-      this._connection = connection;
-      this._connections.emit(connection);
-    }
   }
 }
