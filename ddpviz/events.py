@@ -310,7 +310,8 @@ class Unavailable:
     """What cannot be seen of a module, and why: nothing may be concluded from its absence.
 
     ``what``: "buckets", "unused parameters", "walk" of a step, "collectives", or of torch.compile
-    "graphs", "splits", "graph breaks", "recompilations", "compilations", "fusion". ``why``: completes "not available here, because".
+    "graphs", "splits", "graph breaks", "recompilations", "compilations", "fusion". ``why``:
+    completes "not available here, because".
     """
 
     module: int

@@ -135,6 +135,39 @@ def train(case: Case, rank: int, recorded: bool) -> dict[str, Any]:
     }
 
 
+def attached(rank: int, world_size: int, name: str) -> dict[str, Any]:
+    """What Dynamo compiles in 6 steps, of which the middle two are recorded."""
+    import torch._dynamo
+    from torch._dynamo import compiled_autograd, config, utils
+
+    from ddpviz.probe import Recorder
+
+    case = CASES[name]
+    config.optimize_ddp = case.mode
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 16_384
+    torch.manual_seed(0)
+    ddp = DDP(Net(), bucket_cap_mb=case.cap_mb)
+    model = torch.compile(ddp, backend=case.backend)
+    backward = torch.compile(backend=case.backend)
+    recorder = Recorder()
+    for step in range(6):
+        if step == 2:
+            recorder.install().adopt(ddp)
+        if step == 4:
+            recorder.close()
+        loss = model(torch.randn(8, WIDTH)).square().mean()
+        if case.autograd:
+            with compiled_autograd._enable(backward):
+                loss.backward()
+        else:
+            loss.backward()
+        ddp.zero_grad()
+    return {
+        "counted": {name: dict(utils.counters[name]) for name in ("stats", "graph_break")},
+        "compiled": [_compilation(one) for one in utils.get_compilation_metrics()],
+    }
+
+
 def _bits(ddp: DDP) -> str:
     digest = hashlib.sha256()
     for tensor in [*ddp.parameters(), *ddp.buffers()]:

@@ -63,18 +63,18 @@ class Trial(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """``table``: a row per configuration, in the order they were given. ``verdict``: one sentence.
+    """``table``: a row per configuration, in the order they were run. ``verdict``: one sentence.
 
-    ``step_ms``: median over all measured steps of the slowest rank's; ``step_ms_low`` and ``_high``:
-    the lowest and highest median of a round. Two configurations are told apart where these bands do
-    not overlap; ``place`` counts from 1, and is the same for those that are not, <NA> with less than
-    two rounds. Per step and rank, medians: ``hidden_communication_ms``,
-    ``exposed_communication_ms`` (NaN where not known), ``collectives``, ``bytes``. ``graphs``:
-    compiled for it, subgraphs in place of what was split; ``compile_ms``: of a rank, the most.
-    ``memory_bytes``: the most of any rank (GPU: peak of tensors; CPU: resident memory of a process
-    that has run all configurations before it). ``gradient_difference``: of the first step's
-    gradients against the first configuration's, as a part of their norm. ``buffers_synced``: whether
-    buffers were sent in measured steps, <NA> where the model has none.
+    ``step_ms``: median over all measured steps of the slowest rank's; ``step_ms_low``, ``_high``:
+    the lowest and highest median of a round. Two configurations are told apart where these bands
+    do not overlap; ``place`` counts from 1, and is the same for those that are not, <NA> with
+    fewer than two rounds. Per step and rank: ``hidden_communication_ms`` and
+    ``exposed_communication_ms`` (medians, NaN where not known), ``collectives`` and ``bytes``
+    (means). ``graphs``: compiled for it, subgraphs in place of what was split; ``compile_ms``: of
+    one load and rank, the most. ``memory_bytes``: the most of any rank (GPU: peak of tensors; CPU:
+    resident memory of a process that has run configurations before it). ``gradient_difference``:
+    of the first step's gradients against the first configuration's, as a part of their norm.
+    ``buffers_synced``: whether buffers were sent in measured steps, <NA> where the model has none.
     """
 
     table: pd.DataFrame
@@ -119,10 +119,9 @@ def _row(
     measured = pd.concat(rounds) if rounds else every.iloc[:0]
     mine = calls[np.isin(calls["step"], measured["step"].unique())] if len(measured) else calls[:0]
     per_step = max(1, len(measured))
-    modules = _modules(source, ran)
-    of = compiled[
-        [(rank, module) in modules for rank, module in zip(compiled["rank"], compiled["module"])]
-    ]
+    modules, apart = _modules(source, ran), [trial.difference for trial in ran]
+    pairs = zip(compiled["rank"], compiled["module"], strict=True)
+    of = compiled[[pair in modules for pair in pairs]]
     whole = of["subgraphs"].where(of["subgraphs"] > 0, of["graphs"]) if len(of) else of["graphs"]
     return {
         "configuration": trials[0].name,
@@ -136,7 +135,7 @@ def _row(
         "graphs": int(whole.max()) if len(whole) else 0,
         "compile_ms": float(of["compile_ms"].max()) if len(of) else 0.0,
         "memory_bytes": max((trial.memory_bytes for trial in ran), default=0),
-        "gradient_difference": max((trial.difference for trial in ran), default=np.nan),
+        "gradient_difference": max((one for one in apart if one == one), default=np.nan),
         "buffers_synced": _synced(source, measured, modules),
         "rounds": len(ran),
         "steps": int(measured["step"].nunique()),
@@ -182,7 +181,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     if len(placed) < 2:
         return "nothing is ranked: it takes two configurations, each run in two rounds at least"
     groups = [
-        [row for _, row in ones]
+        sorted((row for _, row in ones), key=lambda row: float(row["step_ms"]))
         for _, ones in itertools.groupby(sorted(placed, key=lambda one: one[0]), lambda one: one[0])
     ]
     told = ", then ".join(" and ".join(_told(row) for row in group) for group in groups)

@@ -11,7 +11,16 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddpviz.engines import checks, comparing, compiled, lifetime, prediction, registry, shipping, status
+from ddpviz.engines import (
+    checks,
+    comparing,
+    compiled,
+    lifetime,
+    prediction,
+    registry,
+    shipping,
+    status,
+)
 from ddpviz.engines import cluster as clusters
 from ddpviz.engines.compilations import Compilations
 from ddpviz.engines.crew import Crew

@@ -74,3 +74,48 @@ def _rules() -> Any:
     rules = sys.modules.get("torch._dynamo.trace_rules")
     names = ("SKIP_DIRS", "LEGACY_MOD_INLINELIST", "_recompile_re")
     return rules if all(hasattr(rules, name) for name in names) else None
+
+
+# --- what Dynamo says of itself ------------------------------------------------------------------
+
+
+def compile_id() -> str:
+    """Dynamo's number for what it compiles now: "0/1", "!0/0/0" for a backward; "" outside."""
+    context = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+    found = context.current_compile_id() if context is not None else None
+    return "" if found is None else str(found)
+
+
+def optimize_ddp_mode() -> str:
+    """``torch._dynamo.config.optimize_ddp`` by its name; "" without Dynamo."""
+    mode = getattr(sys.modules.get("torch._dynamo.utils"), "get_optimize_ddp_mode", None)
+    return "" if mode is None else str(mode())
+
+
+def backend_name(compiler: Any) -> str:
+    """Of a backend as Dynamo has it, behind what it wraps around it."""
+    for _ in range(8):
+        optimizer: Any = getattr(compiler, "__self__", None)
+        if hasattr(optimizer, "backend_compile_fn"):
+            compiler = optimizer.backend_compile_fn
+            continue
+        for name in ("_compiler_name", "compiler_name"):
+            found = getattr(compiler, name, None)
+            if isinstance(found, str):
+                return found
+        inner = getattr(compiler, "_torchdynamo_orig_backend", None)
+        if inner is None:
+            break
+        compiler = inner
+    return str(getattr(compiler, "__name__", type(compiler).__name__))
+
+
+def backend_inside(ddp: Any) -> str | None:
+    """The backend of a compiled model that DDP has been put around; None where there is none."""
+    for layer in ddp.module.modules():
+        if type(layer).__name__ == "OptimizedModule":
+            context = getattr(layer, "dynamo_ctx", None)
+            return backend_name(getattr(context, "callback", None))
+        if getattr(layer, "_compiled_call_impl", None) is not None:
+            return ""
+    return None

@@ -188,7 +188,7 @@ class Recorder:
         if state.tap is None:
             return
         state.tap.release()
-        if ddp is not None and ddp.process_group is state.tap:
+        if ddp is not None and (ddp.process_group is state.tap or state.python_reducer):
             ddp.process_group = state.inner
             ddp.reducer._update_process_group(state.inner)
             # C++ comm hooks copied the group pointer when they were registered, so the tap
@@ -227,6 +227,9 @@ class Recorder:
         self.compiling.built(ddp, state)
         if getattr(ddp, "_use_python_reducer", False):
             state.python_reducer = True
+            # A compiled backward is for the group object it was traced with, and reduces by the
+            # group's name: nothing but that may change.
+            ddp.process_group = state.inner
             if state.tap is not None and not state.tap.take_name():
                 why = "this torch does not let a group take another's name"
                 self.note(events.Unavailable(state.id, "collectives", time.time_ns(), why))

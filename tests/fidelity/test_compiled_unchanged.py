@@ -9,6 +9,7 @@ import pytest
 
 from tests import compiled
 from tests.fidelity import scenarios
+from tests.ranks import run_ranks
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,14 @@ def test_these_runs_do_break_and_recompile(outcomes: list[dict[tuple[str, bool],
     found = outcomes[0]["broken", False]
     assert sum(found["counted"]["graph_break"].values()) > 2
     assert [one for one in found["compiled"] if one[4]]
+
+
+@pytest.mark.parametrize("case", ["ddp_optimizer", "python_reducer"])
+def test_attaching_and_detaching_in_the_middle_compiles_nothing_anew(
+    outcomes: list[dict[tuple[str, bool], Any]], case: str
+) -> None:
+    for found, outcome in zip(run_ranks(compiled.attached, 2, case), outcomes, strict=True):
+        assert found == {name: outcome[case, False][name] for name in ("counted", "compiled")}
 
 
 @pytest.mark.parametrize("case", compiled.CASES)

@@ -1,0 +1,51 @@
+"""``session.compare``: configurations in turns on the same ranks, each from the same weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpviz.engines import ConfigurationError, Session
+
+
+def test_modes_and_configurations_are_measured_side_by_side(session: Session) -> None:
+    session.load("convnet", bucket_cap_mb=1, batch_size=2, image_size=8)
+    first = session.recording.last_step + 1
+    found = session.compare(
+        modes=["eager", "ddp_optimizer"],
+        configurations={
+            "no buffers": {"broadcast_buffers": False},
+            "refused": {"compiled_autograd": True},
+        },
+        rounds=2,
+        steps=3,
+        warm=2,
+        backend="eager",
+    )
+    table = found.table.set_index("configuration")
+    assert set(table.index) == {"eager", "ddp_optimizer", "no buffers", "refused"}
+    assert "hooks compiled autograd cannot trace" in table.loc["refused", "refused"]
+    ran = table.drop("refused")
+    assert (ran["rounds"] == 2).all() and (ran["steps"] == 6).all()
+    assert session.recording.last_step - first + 1 == 3 * 2 * 5
+    assert ran["graphs"].to_dict() == {"eager": 0, "ddp_optimizer": 3, "no buffers": 0}
+    assert (ran.loc["ddp_optimizer", "compile_ms"] > 0) and not ran.loc["eager", "compile_ms"]
+    assert list(ran["buffers_synced"]) == [True, True, False]
+    assert ran.loc["eager", "gradient_difference"] == 0
+    assert (ran["gradient_difference"] < 1e-4).all()
+    # Two broadcasts of buffers (float and int64) less; as many bytes in buckets.
+    assert ran.loc["eager", "collectives"] == ran.loc["no buffers", "collectives"] + 2
+    assert (ran["step_ms_low"] <= ran["step_ms_high"]).all() and ran["place"].notna().all()
+    assert "eager" in found.verdict and found.verdict in str(found)
+    # It is as it was configured, and begins anew.
+    assert session.status().step == 0 and session.failure is None
+    session.run(1)
+
+
+def test_what_cannot_be_compared_is_said_before_anything_runs(session: Session) -> None:
+    session.load("convnet", bucket_cap_mb=1, batch_size=2, image_size=8)
+    session.run(1)
+    with pytest.raises(ConfigurationError, match="expected two or more"):
+        session.compare(modes=["eager"])
+    with pytest.raises(ConfigurationError, match="expected one of 'none'"):
+        session.compare(modes=["eager", "nonsense"])
+    assert session.status().step == 1
