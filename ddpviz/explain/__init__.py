@@ -10,6 +10,7 @@ from ddpviz.explain.knowledge import Entry, entry, operation
 from ddpviz.explain.lines import Source, installed, source
 from ddpviz.explain.register import Claim, claims
 from ddpviz.explain.station import Station, Walk
+from ddpviz.explain.story import traces
 from ddpviz.explain.walking import walk
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "installed",
     "operation",
     "source",
+    "traces",
     "walk",
 ]

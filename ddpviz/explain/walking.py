@@ -161,5 +161,5 @@ def _remarks(recording: Records, moment: Moment, note: WalkNote | None) -> Itera
     for missing in recording.notes(Unavailable, rank=moment.rank):
         if missing.what == "walk" and moment.holds(missing.time_ns):
             yield f"the walk is not whole, because {missing.why}"
-    if process.torch != here:
+    if process.torch not in ("", here):  # a trace doesn't say
         yield f"recorded with torch {process.torch}; lines are those of torch {here}, as installed"

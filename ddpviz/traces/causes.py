@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 from collections.abc import Callable
@@ -31,7 +32,8 @@ class Caused:
 
 def causes(trace: Trace, found: list[Collective], phases: Phases) -> list[Caused]:
     """One for each collective, in their order."""
-    of = [_iteration(phases, one) for one in found]
+    begins = [it.forward.begin_ns for it in phases.iterations]
+    of = [_iteration(phases, begins, one) for one in found]
     in_forward: dict[int, list[Collective]] = collections.defaultdict(list)
     in_backward: dict[int, list[Collective]] = collections.defaultdict(list)
     for one, (number, backward) in zip(found, of, strict=True):
@@ -61,16 +63,16 @@ def _step(phases: Phases, one: Collective, number: int) -> int:
     return phases.iterations[number].step if number >= 0 else phases.step_at(one.launch_ns)
 
 
-def _iteration(phases: Phases, one: Collective) -> tuple[int, bool]:
-    """Which iteration, and whether its backward."""
-    for it in phases.iterations:
-        forward, backward = it.forward, it.backward
-        if forward.begin_ns <= one.launch_ns <= forward.end_ns and forward.thread == one.thread:
-            return it.number, False
-        if backward is not None and (
-            backward.span.begin_ns <= one.launch_ns <= backward.span.end_ns
-        ):
-            return it.number, True
+def _iteration(phases: Phases, begins: list[int], one: Collective) -> tuple[int, bool]:
+    """Which iteration, and whether its backward. ``begins``: of all forwards, in order."""
+    at = bisect.bisect_right(begins, one.launch_ns) - 1
+    if at < 0:
+        return -1, False
+    forward, backward = phases.iterations[at].forward, phases.iterations[at].backward
+    if one.launch_ns <= forward.end_ns and forward.thread == one.thread:
+        return at, False
+    if backward is not None and backward.span.begin_ns <= one.launch_ns <= backward.span.end_ns:
+        return at, True
     return -1, False
 
 

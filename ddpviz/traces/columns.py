@@ -101,6 +101,18 @@ class Trace:
         return self.names[int(self.name[position])]
 
 
+def outermost(trace: Trace, positions: np.ndarray) -> np.ndarray:
+    """Positions, in the order of begins, without those inside another of them on their thread."""
+    kept: list[int] = []
+    until: dict[int, int] = {}
+    for at in positions.tolist():
+        thread = int(trace.thread[at])
+        if trace.begin_ns[at] >= until.get(thread, -(2**62)):
+            kept.append(at)
+            until[thread] = int(trace.end_ns[at])
+    return np.array(kept, np.int64)
+
+
 def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
     """Raises :class:`TraceError` where there is no event with a time and a length."""
     events = [event for event in decoded.events if event.ph == "X"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpviz.traces.columns import Category, Trace
+from ddpviz.traces.columns import Category, Trace, outermost
 from ddpviz.traces.decoding import Args
 
 #: By their letters, the longer before what it contains.
@@ -125,7 +125,8 @@ def _name(trace: Trace, position: int) -> str:
 
 def _launches(trace: Trace) -> list[tuple[int, Args | None]]:
     """Positions of the host's calls, with what the call under each tells of it."""
-    outer = trace.named(_launches_one, Category.OPERATION)
+    # The dispatcher may pass an operation on to itself: one row inside the other.
+    outer = outermost(trace, trace.named(_launches_one, Category.OPERATION))
     told = trace.named(lambda name: name == "record_param_comms")
     told = np.array([at for at in told.tolist() if _sends(trace.details.get(at))], np.int64)
     inside: dict[int, Args] = {}

@@ -41,7 +41,7 @@ def recording_of(found: Exported) -> Recording:
         )
     try:
         return _recording(found)
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise TraceError(
             f"found an export of ddpviz in {found.path} that was changed ({error}): export it again"
         ) from None

@@ -17,7 +17,6 @@ from ddpviz.events import (
     Plan,
     Process,
     Tensor,
-    Unavailable,
 )
 from ddpviz.recording import Recording
 from ddpviz.traces import exported, flight, reading
@@ -25,6 +24,7 @@ from ddpviz.traces.clocks import Clock, clocks
 from ddpviz.traces.errors import TraceError
 from ddpviz.traces.records import MODULE, label, records
 from ddpviz.traces.runs import Run, examine
+from ddpviz.traces.told import clock_remarks, doubts, remarks_on
 
 _NAME = "DDP module"
 
@@ -126,10 +126,9 @@ def recording_of(runs: list[Run], told: list[Clock], remarks: list[str]) -> Reco
             *group_notes,
             *(Label(number, text) for text, number in labels.items()),
             *_module(run, clock.moved_ns),
-            Unavailable(MODULE, "walk", began_ns, "a trace has no walk of its own"),
         ]
         recording.append(Batch(run.rank, 0, found, tuple(notes)))
-    for sentence in [*remarks, *_remarks(runs), *clock_remarks(told)]:
+    for sentence in [*remarks, *remarks_on(runs), *clock_remarks(told), *doubts(runs, told)]:
         recording.remark(sentence)
     return recording
 
@@ -209,71 +208,3 @@ def _module(run: Run, moved_ns: int) -> list[Note]:
         reason = "rebuild" if rebuilt else "attached"
         notes.append(Plan(MODULE, version, plan.iteration, begin_ns, reason, buckets))
     return notes
-
-
-def _remarks(runs: list[Run]) -> list[str]:
-    remarks = []
-    ddp = any(run.phases.iterations for run in runs)
-    if not ddp:
-        remarks.append(
-            "found no forward of DistributedDataParallel in the trace: its steps are the "
-            "profiler's, and why a collective was issued is not known"
-        )
-    on_device = [run for run in runs if run.on_device]
-    if on_device:
-        remarks.append(
-            "times are those of the GPU's streams: each part is told by the kernels that it "
-            "launched, a collective by its NCCL kernel"
-        )
-    if any(run.enqueued for run in runs):
-        remarks.append(
-            "the trace has no kernels: when collectives ran is not known, only when the host "
-            "enqueued them; record it with ProfilerActivity.CUDA"
-        )
-    evidence = sorted({plan.evidence for run in runs for plan in run.layouts if plan.evidence})
-    for told in evidence:
-        remarks.append(f"bucket plans are inferred: {told}")
-    if any(not plan.counts for run in runs for plan in run.layouts):
-        remarks.append(
-            "which gradients are in which bucket could not be told: buckets were launched with "
-            "no gradient between them, and the trace has no shapes"
-        )
-    if evidence:
-        remarks.append(
-            "a trace has no names of parameters: they are numbered as their buckets were launched"
-        )
-    if any(one.collective.bytes < 0 for run in runs for one in run.collectives):
-        remarks.append(
-            "the trace has no sizes, so that bytes are shown as 0: record it with "
-            "record_shapes=True"
-        )
-    return remarks
-
-
-def clock_remarks(told: list[Clock]) -> list[str]:
-    """How each rank's clock was moved, a sentence each."""
-    remarks = []
-    for one in told[1:]:
-        if not one.matched:
-            remarks.append(
-                f"rank {one.rank} shares no collective with rank {told[0].rank} in these traces: "
-                "its clock was left as it is"
-            )
-        elif one.moved_ns:
-            remarks.append(
-                f"rank {one.rank}'s clock was {one.offset_ns / 1e3:+.1f} µs from rank "
-                f"{told[0].rank}'s and is corrected (± {one.residual_ns / 1e3:.1f} µs, from "
-                f"{one.matched} collectives)"
-            )
-        elif one.one_host:
-            remarks.append(
-                f"ranks {told[0].rank} and {one.rank} are on one host, so on one clock, which was "
-                f"left as it is: {one.matched} collectives end {one.offset_ns / 1e3:+.1f} µs apart "
-                f"(median, ± {one.residual_ns / 1e3:.1f} µs)"
-            )
-        else:
-            remarks.append(
-                f"rank {one.rank}'s clock agrees with rank {told[0].rank}'s within "
-                f"{one.residual_ns / 1e3:.1f} µs, as far as {one.matched} collectives tell"
-            )
-    return remarks

@@ -9,10 +9,11 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import re
+from collections.abc import Callable
 
 import numpy as np
 
-from ddpviz.traces.columns import Category, Trace
+from ddpviz.traces.columns import Category, Trace, outermost
 
 FORWARD = "DistributedDataParallel.forward"
 _NODE = "autograd::engine::evaluate_function: "
@@ -83,11 +84,10 @@ class Phases:
         """The step that a moment belongs to, -1 for none."""
         if self.numbered:
             return _containing(self.profiler_steps, time_ns)
-        number = -1
-        for one in self.iterations:
-            if one.forward.begin_ns <= time_ns:
-                number = one.step
-        return number
+        if not self.iterations:
+            return bisect.bisect_right([one.span.end_ns for one in self.optimizers], time_ns)
+        at = bisect.bisect_right([one.forward.begin_ns for one in self.iterations], time_ns)
+        return self.iterations[at - 1].step if at else -1
 
 
 def python_function(name: str) -> tuple[str, str] | None:
@@ -102,7 +102,7 @@ def python_function(name: str) -> tuple[str, str] | None:
 def phases(trace: Trace) -> Phases:
     """Everything that is a step's part; empty lists where the trace has no DDP forward."""
     host = (Category.ANNOTATION, Category.OPERATION)
-    forwards = _outermost(trace, trace.named(lambda name: name == FORWARD, *host))
+    forwards = outermost(trace, trace.named(lambda name: name == FORWARD, *host))
     optimizers = trace.named(lambda name: _OPTIMIZER.match(name) is not None, *host)
     steps = _profiler_steps(trace)
     numbered = bool(steps)
@@ -135,12 +135,12 @@ def phases(trace: Trace) -> Phases:
 
 def _backwards(trace: Trace, forwards: np.ndarray, optimizers: np.ndarray) -> list[Backward | None]:
     """Of every forward, what autograd did between it and the next forward or optimizer."""
-    nodes = trace.named(lambda name: name.startswith(_NODE))
-    accumulated = trace.named(lambda name: name == ACCUMULATE)
-    into = trace.named(lambda name: name in COPIES_IN)
-    out = trace.named(lambda name: name == COPY_OUT)
-    engine = trace.named(
-        lambda name: name.startswith("<built-in method run_backward of"), Category.PYTHON
+    nodes = _Rows(trace, lambda name: name.startswith(_NODE))
+    accumulated = _Rows(trace, lambda name: name == ACCUMULATE)
+    into = _Rows(trace, lambda name: name in COPIES_IN)
+    out = _Rows(trace, lambda name: name == COPY_OUT)
+    engine = _Rows(
+        trace, lambda name: name.startswith("<built-in method run_backward of"), Category.PYTHON
     )
     edges = np.sort(np.concatenate([trace.begin_ns[forwards], trace.begin_ns[optimizers]]))
     found: list[Backward | None] = []
@@ -148,21 +148,21 @@ def _backwards(trace: Trace, forwards: np.ndarray, optimizers: np.ndarray) -> li
         begin_ns = int(trace.end_ns[at])
         after = np.searchsorted(edges, int(trace.begin_ns[at]), side="right")
         until_ns = int(edges[after]) if after < len(edges) else np.iinfo(np.int64).max
-        mine = _between(trace, nodes, begin_ns, until_ns)
+        mine = nodes.between(begin_ns, until_ns)
         if not len(mine):
             found.append(None)
             continue
         thread = _commonest(trace.thread[mine])
-        copies_in = _between(trace, into, begin_ns, until_ns)
-        copies_out = _between(trace, out, begin_ns, until_ns)
-        run = _between(trace, engine, begin_ns, until_ns)
+        copies_in = into.between(begin_ns, until_ns)
+        copies_out = out.between(begin_ns, until_ns)
+        run = engine.between(begin_ns, until_ns)
         nodes_end_ns = int(trace.end_ns[mine].max())
         end_ns = max(nodes_end_ns, int(trace.end_ns[copies_out].max(initial=0)))
         first_ns = int(trace.begin_ns[mine[0]])
         if len(run):
             first_ns = min(first_ns, int(trace.begin_ns[run[0]]))
             end_ns = max(end_ns, int(trace.end_ns[run].max()))
-        ready = copies_in if len(copies_in) else _between(trace, accumulated, begin_ns, until_ns)
+        ready = copies_in if len(copies_in) else accumulated.between(begin_ns, until_ns)
         found.append(
             Backward(
                 Span(first_ns, end_ns, thread),
@@ -177,28 +177,21 @@ def _backwards(trace: Trace, forwards: np.ndarray, optimizers: np.ndarray) -> li
     return found
 
 
-def _between(trace: Trace, positions: np.ndarray, begin_ns: int, until_ns: int) -> np.ndarray:
-    """Positions are in the order of begins."""
-    begins_ns = trace.begin_ns[positions]
-    low, high = np.searchsorted(begins_ns, (begin_ns, until_ns))
-    return positions[low:high]
+class _Rows:
+    """Positions of some rows, found by when they begin."""
+
+    def __init__(self, trace: Trace, wanted: Callable[[str], bool], *categories: Category) -> None:
+        self._positions = trace.named(wanted, *categories)
+        self._begins_ns = trace.begin_ns[self._positions]
+
+    def between(self, begin_ns: int, until_ns: int) -> np.ndarray:
+        low, high = np.searchsorted(self._begins_ns, (begin_ns, until_ns))
+        return self._positions[low:high]
 
 
 def _commonest(codes: np.ndarray) -> int:
     values, counts = np.unique(codes, return_counts=True)
     return int(values[np.argmax(counts)])
-
-
-def _outermost(trace: Trace, positions: np.ndarray) -> np.ndarray:
-    """Without those inside another: a DDP module in a DDP module, or the row Python made of it."""
-    kept: list[int] = []
-    until: dict[int, int] = {}
-    for at in positions.tolist():
-        thread = int(trace.thread[at])
-        if trace.begin_ns[at] >= until.get(thread, -(2**62)):
-            kept.append(at)
-            until[thread] = int(trace.end_ns[at])
-    return np.array(kept, np.int64)
 
 
 def _profiler_steps(trace: Trace) -> dict[int, tuple[int, int]]:

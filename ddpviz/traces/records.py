@@ -66,14 +66,14 @@ def _rows(
         yield from _collective(run, one, numbers[key], groups, labels)
     iterations = run.phases.iterations
     forwards = run.spans([it.forward for it in iterations])
-    backwards = _of_backwards(run, iterations)
+    backwards, ready = _of_backwards(run, iterations), _of_gradients(run, iterations)
     bounds: dict[int, tuple[int, int]] = {}
     for it, forward in zip(iterations, forwards, strict=True):
         mine = by_iteration.get(it.number, [])
         yield from _forward(run, it, forward, mine)
         backward = backwards.get(it.number)
         if backward is not None:
-            yield from _backward(run, it, backward, mine)
+            yield from _backward(run, it, backward, mine, ready.get(it.number, []))
             _extend(bounds, it.step, forward[0], backward[1])
     optimizers = run.phases.optimizers
     for optimizer, (begin_ns, end_ns) in zip(
@@ -218,7 +218,11 @@ def _of_backwards(run: Run, iterations: list[Iteration]) -> dict[int, tuple[int,
 
 
 def _backward(
-    run: Run, it: Iteration, times: tuple[int, int, int], mine: list[Caused]
+    run: Run,
+    it: Iteration,
+    times: tuple[int, int, int],
+    mine: list[Caused],
+    ready: list[tuple[int, int]],
 ) -> Iterator[dict[str, Any]]:
     begin_ns, end_ns, computed_ns = times
     backward = it.backward
@@ -239,7 +243,7 @@ def _backward(
     }
     if not reduced:
         return
-    yield from _ready(run, it)
+    yield from _ready(run, it, ready)
     yield {
         **common,
         "kind": Kind.FINALIZE,
@@ -250,24 +254,27 @@ def _backward(
     }
 
 
-def _ready(run: Run, it: Iteration) -> Iterator[dict[str, Any]]:
+def _of_gradients(run: Run, iterations: list[Iteration]) -> dict[int, list[tuple[int, int]]]:
+    """By iteration, begin and end of each gradient's way into its bucket."""
+    found = [(it.number, it.backward.ready_at) for it in iterations if it.backward is not None]
+    at = np.concatenate([np.zeros(0, np.int64), *(positions for _, positions in found)])
+    trace = run.trace
+    columns = (values[at].tolist() for values in (trace.begin_ns, trace.end_ns, trace.thread))
+    spans = run.spans([Span(*one) for one in zip(*columns, strict=True)])
+    of: dict[int, list[tuple[int, int]]] = {}
+    first = 0
+    for number, positions in found:
+        of[number] = spans[first : first + len(positions)]
+        first += len(positions)
+    return of
+
+
+def _ready(run: Run, it: Iteration, spans: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
     backward = it.backward
     plans = [plan for plan in run.layouts if plan.iteration <= it.number]
     if backward is None or not plans:
         return
-    trace, at = run.trace, backward.ready_at
-    found = gradients_of(trace, backward)
-    spans = run.spans(
-        [
-            Span(begin, end, thread)
-            for begin, end, thread in zip(
-                trace.begin_ns[at].tolist(),
-                trace.end_ns[at].tolist(),
-                trace.thread[at].tolist(),
-                strict=True,
-            )
-        ]
-    )
+    found = gradients_of(run.trace, backward)
     for place, gradient, (begin_ns, end_ns) in zip(
         places(plans[-1], found), found, spans, strict=True
     ):

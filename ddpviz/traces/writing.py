@@ -41,13 +41,16 @@ def write_chrome(recording: Recording, path: str | Path) -> Path:
     ``baseTimeNanoseconds`` is when that was.
     """
     path = Path(path)
-    opened: Any = gzip.open(path, "wb", 6) if path.suffix == ".gz" else path.open("wb")
-    with opened as file:
-        _write(recording, file)
+    with path.open("wb") as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, file) as packed:
+                _write(recording, packed)
+        else:
+            _write(recording, file)
     return path
 
 
-def _write(recording: Recording, file: IO[bytes]) -> None:
+def _write(recording: Recording, file: IO[bytes] | gzip.GzipFile) -> None:
     base_ns = recording.begin_ns
     notes = {
         str(rank): [

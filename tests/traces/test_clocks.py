@@ -69,3 +69,29 @@ def test_ranks_that_share_no_collective_keep_their_clocks(tmp_path: Path) -> Non
     assert found.clocks[1].matched == 0
     assert any("shares no collective with rank 0" in one for one in found.recording.remarks)
     assert "the ranks' hosts have no common clock" in set(found.recording.buckets()["unsplit"])
+
+
+def test_traces_that_do_not_belong_together_are_doubted(own: Path, tmp_path: Path) -> None:
+    other = json.loads((own / "unused.rank1.json").read_text())
+    mixed = read([own / "stack.rank0.json", written(tmp_path / "b.json", other)])
+    assert any("collectives differ between ranks 0 and 1" in one for one in mixed.recording.remarks)
+    together = read([own / "stack.rank0.json", own / "stack.rank1.json"])
+    assert not any("differ between" in one for one in together.recording.remarks)
+
+
+def test_steps_without_numbers_that_are_apart_are_doubted(tmp_path: Path) -> None:
+    """A clock that is off by two steps looks as two traces begun two steps apart do."""
+    paths = [
+        written(tmp_path / f"{rank}.json", trace(rank, steps=6, shift=4000.0 * rank))
+        for rank in (0, 1)
+    ]
+    found = read(paths).recording.remarks
+    assert any("rank 1 is 2.0 steps from rank 0" in one for one in found)
+
+
+def test_many_clocks_are_told_in_one_sentence(tmp_path: Path) -> None:
+    paths = [written(tmp_path / f"{rank}.json", trace(rank, shift=7.0 * rank)) for rank in range(8)]
+    found = read(paths)
+    assert [round(one.moved_ns / 1e3) for one in found.clocks] == [7 * rank for rank in range(8)]
+    (told,) = [one for one in found.recording.remarks if "clock" in one]
+    assert "the clocks of 7 ranks" in told and "rank 7 by most, +49.0 µs" in told

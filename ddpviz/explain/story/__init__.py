@@ -6,6 +6,6 @@ Made from :func:`ddpviz.traces.read`; imports no torch, Bokeh or anything of Jup
 from __future__ import annotations
 
 from ddpviz.explain.story.comparison import Comparison, compare
-from ddpviz.explain.story.telling import Story, tell
+from ddpviz.explain.story.telling import Story, tell, traces
 
-__all__ = ["Comparison", "Story", "compare", "tell"]
+__all__ = ["Comparison", "Story", "compare", "tell", "traces"]

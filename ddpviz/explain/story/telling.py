@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ddpviz.analysis.units import format_duration
 from ddpviz.explain.story.costs import Cost, costs, facts, fine
 from ddpviz.explain.story.frames import Tree, tree
 from ddpviz.traces.clocks import Clock
-from ddpviz.traces.importing import Imported
+from ddpviz.traces.importing import Imported, read
 from ddpviz.traces.runs import Run
 from ddpviz.traces.shares import Share, share
 from ddpviz.traces.skew import Skew, skews
@@ -56,6 +58,16 @@ class Story:
         from ddpviz.explain.story import text
 
         return text.story(self)
+
+
+def traces(
+    paths: str | Path | Sequence[str | Path], rank: int | None = None, step: int | None = None
+) -> Story:
+    """The story of a trace, of several, or of a directory of them: see :func:`tell`.
+
+    Raises ValueError, too, for what can't be read as a trace.
+    """
+    return tell(read(paths), rank, step)
 
 
 def tell(imported: Imported, rank: int | None = None, step: int | None = None) -> Story:

@@ -1,0 +1,152 @@
+"""What a reader should know of imported traces: evidence, what is missing, clocks, doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddpviz.traces.clocks import Clock
+from ddpviz.traces.runs import Run
+
+#: Of more ranks with another clock, one sentence tells.
+_MOST_CLOCKS = 4
+
+
+def remarks_on(runs: list[Run]) -> list[str]:
+    """What was concluded, from what, and what these traces don't have; a sentence each."""
+    remarks = []
+    ddp = any(run.phases.iterations for run in runs)
+    if not ddp:
+        remarks.append(
+            "found no forward of DistributedDataParallel in the trace: its steps are the "
+            "profiler's, or end with the optimizer's, and why a collective was issued is not known"
+        )
+        if any(name.startswith("_c10d_functional::") for run in runs for name in run.trace.names):
+            remarks.append(
+                "its collectives are functional ones, as DDP's Python reducer issues them "
+                '(optimize_ddp="python_reducer"): that has no buckets of its own, and syncs no '
+                "buffers"
+            )
+    on_device = [run for run in runs if run.on_device]
+    if on_device:
+        remarks.append(
+            "times are those of the GPU's streams: each part is told by the kernels that it "
+            "launched, a collective by its NCCL kernel"
+        )
+    if any(run.enqueued for run in runs):
+        remarks.append(
+            "the trace has no kernels: when collectives ran is not known, only when the host "
+            "enqueued them; record it with ProfilerActivity.CUDA"
+        )
+    evidence = sorted({plan.evidence for run in runs for plan in run.layouts if plan.evidence})
+    for told in evidence:
+        remarks.append(f"bucket plans are inferred: {told}")
+    if any(not plan.counts for run in runs for plan in run.layouts):
+        remarks.append(
+            "which gradients are in which bucket could not be told: buckets were launched with "
+            "no gradient between them, and the trace has no shapes"
+        )
+    if evidence:
+        remarks.append(
+            "a trace has no names of parameters: they are numbered as their buckets were launched"
+        )
+    sizes = [one.collective.bytes for run in runs for one in run.collectives]
+    unknown = sum(size < 0 for size in sizes)
+    if unknown:
+        some = "" if unknown == len(sizes) else f"of {unknown} of {len(sizes)} collectives "
+        remarks.append(
+            f"the trace has no sizes {some}(their bytes are shown as 0): record it with "
+            "record_shapes=True"
+        )
+    return remarks
+
+
+def clock_remarks(told: list[Clock]) -> list[str]:
+    """How each rank's clock was moved, a sentence each; of many ranks in one."""
+    remarks = []
+    moved = [one for one in told[1:] if one.moved_ns]
+    if len(moved) > _MOST_CLOCKS:
+        farthest = max(moved, key=lambda one: abs(one.offset_ns))
+        remarks.append(
+            f"the clocks of {len(moved)} ranks were not rank {told[0].rank}'s and are corrected: "
+            f"that of rank {farthest.rank} by most, {farthest.offset_ns / 1e3:+.1f} µs (residuals "
+            f"up to ± {max(one.residual_ns for one in moved) / 1e3:.1f} µs); ddpviz explain "
+            "tells all"
+        )
+        told = [told[0], *(one for one in told[1:] if not one.matched)]
+    for one in told[1:]:
+        if not one.matched:
+            remarks.append(
+                f"rank {one.rank} shares no collective with rank {told[0].rank} in these traces: "
+                "its clock was left as it is"
+            )
+        elif one.moved_ns:
+            remarks.append(
+                f"rank {one.rank}'s clock was {one.offset_ns / 1e3:+.1f} µs from rank "
+                f"{told[0].rank}'s and is corrected (± {one.residual_ns / 1e3:.1f} µs, from "
+                f"{one.matched} collectives)"
+            )
+        elif one.one_host:
+            remarks.append(
+                f"ranks {told[0].rank} and {one.rank} are on one host, so on one clock, which was "
+                f"left as it is: {one.matched} collectives end {one.offset_ns / 1e3:+.1f} µs apart "
+                f"(median, ± {one.residual_ns / 1e3:.1f} µs)"
+            )
+        else:
+            remarks.append(
+                f"rank {one.rank}'s clock agrees with rank {told[0].rank}'s within "
+                f"{one.residual_ns / 1e3:.1f} µs, as far as {one.matched} collectives tell"
+            )
+    return remarks
+
+
+def doubts(runs: list[Run], told: list[Clock]) -> Iterator[str]:
+    """Why these traces may not belong together."""
+    step_ns = _step_ns(runs[0])
+    for run, clock in zip(runs[1:], told[1:], strict=True):
+        if not clock.matched or not step_ns:
+            continue
+        if clock.residual_ns > step_ns / 4:
+            yield (
+                f"the ends of collectives that ranks {told[0].rank} and {run.rank} should share "
+                f"scatter by {clock.residual_ns / 1e6:.1f} ms: these traces may be of different "
+                "runs or steps, and what is told of one rank against another is then wrong"
+            )
+        elif abs(clock.offset_ns) > step_ns and not run.phases.numbered:
+            yield (
+                f"rank {run.rank} is {abs(clock.offset_ns) / step_ns:.1f} steps from rank "
+                f"{told[0].rank}, and the traces do not number their steps: either its clock is "
+                "off, or they are of different steps"
+            )
+    yield from _unlike(runs)
+
+
+def _step_ns(run: Run) -> float:
+    """From one forward to the next, the median."""
+    begins = [it.forward.begin_ns for it in run.phases.iterations]
+    return float(np.median(np.diff(begins))) if len(begins) > 1 else 0.0
+
+
+def _unlike(runs: list[Run]) -> Iterator[str]:
+    first = dict(zip(runs[0].numbers(), runs[0].collectives, strict=True))
+    for run in runs[1:]:
+        shared = [
+            (key, first[key].collective, one.collective)
+            for key, one in zip(run.numbers(), run.collectives, strict=True)
+            if key in first
+        ]
+        unlike = [
+            found
+            for found in shared
+            if (found[1].operation, found[1].dtype, found[1].bytes)
+            != (found[2].operation, found[2].dtype, found[2].bytes)
+        ]
+        if unlike:
+            (_, step, number), one, other = unlike[0]
+            yield (
+                f"{len(unlike)} of {len(shared)} collectives differ between ranks "
+                f"{runs[0].rank} and {run.rank}, first number {number} of step {step} "
+                f"({one.operation} of {one.bytes} bytes, {other.operation} of {other.bytes}): "
+                "these traces may be of different runs or steps"
+            )
