@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import json
 import struct
-from typing import Any, TypeAlias, get_args
+import types
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -568,12 +570,49 @@ def note_from_json(data: dict[str, Any]) -> Note:
                     nested(**{name: _tupled(item[name]) for name in names}) for item in value
                 )
             values[field.name] = _tupled(value)
+        for name, type_ in _types(cls).items():
+            if not _fits(values[name], type_):
+                raise ValueError(f"a {cls.__name__} note has {_short(values[name])} as its {name}")
         note: Note = cls(**values)
         return note
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"a note of type {data.get('note')!r} lacks or misshapes {error}"
         ) from None
+
+
+@functools.cache
+def _types(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _fits(value: Any, type_: Any) -> bool:
+    """Whether a value read from a file is of an annotated type; a float may be a whole number."""
+    origin, arguments = get_origin(type_), get_args(type_)
+    if type_ is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(one, arguments[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if dataclasses.is_dataclass(type_):
+        return isinstance(value, type_) and all(  # type: ignore[arg-type]
+            _fits(getattr(value, name), inner)
+            for name, inner in _types(type_).items()  # type: ignore[arg-type]
+        )
+    if type_ is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if type_ is int:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole and -(2**63) <= value < 2**63
+    return isinstance(value, type_)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _tupled(value: Any) -> Any:

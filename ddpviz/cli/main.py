@@ -40,12 +40,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sentence = " ".join(str(error).splitlines())  # a path may have a newline
         print(f"ddpviz {options.command}: {sentence}", file=sys.stderr)
         return FAILED
-    except BrokenPipeError:
+    except BrokenPipeError:  # before what follows: it is an OSError
         # The reader (head, less) has seen enough; nothing may be flushed to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print(f"ddpviz {options.command}: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("DDPVIZ_TRACEBACK"):
+            raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        print(
+            f"ddpviz {options.command}: could not go on ({said}): damaged files, or a defect of "
+            "ddpviz; DDPVIZ_TRACEBACK=1 shows where",
+            file=sys.stderr,
+        )
+        return FAILED
     return 0
 
 

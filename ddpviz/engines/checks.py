@@ -144,9 +144,13 @@ def _flag_or_none(name: str, given: Any) -> bool | None:
     return given
 
 
+#: Beyond this no number of anything is meant; a whole number in Python has no end.
+_MOST_NUMBER = 2**53
+
+
 def _is_number(given: Any) -> bool:
     real = isinstance(given, numbers.Real) and not isinstance(given, bool)
-    return real and math.isfinite(given)
+    return real and -_MOST_NUMBER <= given <= _MOST_NUMBER  # neither NaN nor infinite
 
 
 def _number(name: str, given: Any) -> float:

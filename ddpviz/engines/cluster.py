@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import ipyparallel
+from IPython.core.profiledir import ProfileDir, ProfileDirError
+from IPython.paths import get_ipython_dir
 
 from ddpviz.engines import guard, launched, wire
 from ddpviz.engines.errors import SessionError
@@ -124,9 +126,12 @@ def close(engines: Engines) -> None:
             engines.client.close()
     finally:
         if engines.owned:
+            controller = engines.controller or launched.controller(engines.cluster)
             if controller_ending(engines):
-                launched.kill_children(engines.controller)  # its schedulers
+                launched.kill_children(controller)  # its schedulers
             engines.cluster.stop_cluster_sync()
+            if controller is not None:
+                launched.kill_children(controller)  # those that were stopped, say
         if engines.profile is not None:
             shutil.rmtree(engines.profile, ignore_errors=True)
 
@@ -216,7 +221,15 @@ def _of_profile(name: str) -> Any:
     try:
         return ipyparallel.Cluster.from_file(profile=name)
     except FileNotFoundError:
-        return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
+        pass
+    try:
+        ProfileDir.find_profile_dir_by_name(get_ipython_dir(), name)
+    except ProfileDirError:
+        raise SessionError(
+            f"found no profile {name!r}, expected one of IPython's: leave cluster out for a local "
+            f"one, or make it with `ipython profile create --parallel {name}`"
+        ) from None
+    return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
 
 
 def _client(cluster: Any) -> Any:

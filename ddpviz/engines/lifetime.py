@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import weakref
 from pathlib import Path
@@ -14,17 +15,40 @@ from ddpviz.engines.driver import Driver
 from ddpviz.engines.errors import SessionError
 from ddpviz.engines.progress import say
 
+#: As ``ddpviz.probe`` has them, which imports torch.
+LEVELS = ("summary", "default")
+BACKENDS = ("nccl", "gloo")
+
+
+def check(engines: Any, backend: Any, level: Any) -> None:
+    """Raises SessionError for what cannot be started, before anything is."""
+    if not isinstance(engines, int) or isinstance(engines, bool) or engines < 1:
+        raise SessionError(f"found engines={engines!r}, expected a whole number from 1 on")
+    if backend is not None and backend not in BACKENDS:
+        raise SessionError(
+            f"found backend={backend!r}, expected one of {', '.join(BACKENDS)}, or None to choose"
+        )
+    if level not in LEVELS:
+        raise SessionError(f"found level={level!r}, expected one of {', '.join(LEVELS)}")
+
 
 def new_directory(directory: str | Path | None) -> Path:
-    """Where ranks write. Raises SessionError where others have written already."""
+    """Where ranks write. Raises SessionError where others have written already, or nobody can."""
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="ddpviz-"))
+    if not isinstance(directory, (str, os.PathLike)):
+        raise SessionError(f"found directory={directory!r}, expected a path")
     path = Path(directory).absolute()
+    if path.exists() and not path.is_dir():
+        raise SessionError(f"found a file at {path}, expected a directory: name another one")
     if path.exists() and any(path.glob("rank-*")):
         raise SessionError(
             f"found a recording in {path}, expected a new directory: name another one"
         )
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SessionError(f"found that {path} cannot be made ({error.strerror})") from None
     return path
 
 

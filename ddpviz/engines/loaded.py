@@ -92,7 +92,9 @@ class Loaded:
         steps = self.chunk if most is None else min(self.chunk, most)
         # Code of the user's on the ranks may have taken steps of its own in between.
         crew.first_step = crew.next_step - self.step
-        done = crew.ask("run", lambda rank: (steps, crew.next_own_step, crew.watched()))
+        # Asked once: a rank's first records may be here before the next one is asked.
+        first, watched = crew.next_own_step, crew.watched()
+        done = crew.ask("run", lambda rank: (steps, first, watched))
         self.step = max(one.step for one in done.values())
         seconds = max(one.seconds for one in done.values()) / steps
         # At most doubled: the first steps are slower than the rest.

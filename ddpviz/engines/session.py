@@ -67,6 +67,7 @@ class Session:
     ):
         from ddpviz.recording import Recording
 
+        lifetime.check(engines, backend, level)
         #: Unique on this machine as long as this process lives.
         self.id = f"s{next(_numbers)}-{os.getpid()}"
         self.directory = lifetime.new_directory(directory)
@@ -340,6 +341,9 @@ class Session:
         doing = "stepping" if work.training is not None else "idle"
         doing = word if word in ("starting", "loading", "restarting") else doing
         crew = work.crew
+        ranks = status.of_ranks(crew, doing, work.in_cells())
+        if word == "idle" and (why := status.gone(ranks, self._count)):
+            word, reason = "failed", why
         return SessionStatus(
             self.id,
             word,
@@ -348,7 +352,7 @@ class Session:
             crew.placements[0].backend if crew is not None and crew.placements else "",
             self._count,
             0 if loaded is None else loaded.step,
-            status.of_ranks(crew, doing, work.in_cells()),
+            ranks,
             work.failure,
         )
 

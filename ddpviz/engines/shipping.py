@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import marshal
 import pickle
@@ -22,11 +23,28 @@ def workload(given: str | Callable[..., Any]) -> str | bytes:
     Raises ConfigurationError for what is neither a built-in's name nor a function.
     """
     if callable(given):
+        _takes_a_rank(given)
         return dumps(given)
     if isinstance(given, str) and given in WORKLOADS:
         return WORKLOADS[given]
     known = ", ".join(WORKLOADS)
     raise ConfigurationError(f"found the workload {given!r}, expected a function or one of {known}")
+
+
+def _takes_a_rank(function: Callable[..., Any]) -> None:
+    """Raises ConfigurationError for a function that cannot be called as a workload's is."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        signature.bind_partial(0, 1, "cpu")
+    except TypeError:
+        raise ConfigurationError(
+            f"found a workload {name(function)}{signature}, expected one that can be called as "
+            "function(rank, world_size, device, **options) and returns model, batch, loss: see "
+            "help(ddpviz.Session.load)"
+        ) from None
 
 
 def name(given: str | Callable[..., Any]) -> str:

@@ -54,6 +54,19 @@ class SessionStatus:
         return self.workload or self.id
 
 
+def gone(ranks: tuple[RankStatus, ...], world_size: int) -> str:
+    """That processes have ended while nothing was asked of them, or that there are none, in one
+    sentence; "" for not."""
+    if len(ranks) < world_size:
+        return "there are no ranks, as the last restart did not bring them"
+    dead = [str(one.rank) for one in ranks if one.state == "dead"]
+    if not dead:
+        return ""
+    who = f"rank {dead[0]}" if len(dead) == 1 else f"ranks {', '.join(dead)}"
+    process = "its process has" if len(dead) == 1 else "their processes have"
+    return f"{who} died: {process} ended while nothing was asked of them"
+
+
 class Listeners:
     """Who wants to be told of changes; from any thread."""
 

@@ -2,7 +2,8 @@
 
 One thread for all clients of the kernel. A client has at most one frame that it has not
 acknowledged; after a second without an answer it gets one more, so that a browser whose
-acknowledgements are held up (its control comm waits for a busy cell) still moves.
+acknowledgements are held up (its control comm waits for a busy cell) still moves. One more again
+comes after two, four and then every eight seconds: a browser that is slow must not find a queue.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from ddpviz.explorer.subject import Subject, Version
 Send = Callable[[dict[str, Any], bytes | None], None]
 
 _FRAME_SECONDS = 0.1
-#: Without an acknowledgement one more frame goes out after this long.
+#: Without an acknowledgement one more frame goes out after this long; then after twice as long, and
+#: so on up to eight times.
 _BLIND_SECONDS = 1.0
+_MOST_BLIND = 8
 #: The state goes out this often although nothing changed: ages grow, and it shows life.
 _HEARTBEAT_SECONDS = 1.0
 #: A client not heard of for so long is gone without a word (a reloaded page): its connection is
@@ -211,7 +214,10 @@ class Broadcaster:
             return _HEARTBEAT_SECONDS
         if watch is None or watch.hidden or client.send is None:
             return _HEARTBEAT_SECONDS
-        least = _BLIND_SECONDS if client.waits else _FRAME_SECONDS
+        least = _FRAME_SECONDS
+        if client.waits:
+            blind = client.sequence - client.acknowledged - 1  # sent without an answer before
+            least = _BLIND_SECONDS * min(2 ** min(blind, _MOST_BLIND), _MOST_BLIND)
         ahead = 0.0 if client.waits else min(client.took, _MOST_AHEAD_SECONDS)
         if since < least - ahead:
             return least - ahead - since

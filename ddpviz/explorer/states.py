@@ -98,7 +98,7 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "step": -1 if step is None else step,
-        "steps_per_second": _rate(recent) if age_s < _STALE_SECONDS else None,
+        "steps_per_second": _rate(recent) if _moves(subject, status, age_s) else None,
         **_numbers(recent),
         "hint": hint_of(subject),
         "follow_steps": [first, last] if last >= 0 else [],
@@ -108,6 +108,12 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "findings": len(subject.recording.missing) + (1 if failure else 0),
         "title": title_of(subject, step),
     }
+
+
+def _moves(subject: Subject, status: str, age_s: float) -> bool:
+    """Whether steps are being taken: by a session that trains, or a job that is recorded."""
+    at_rest = status in ("idle", "failed", "closed") and not subject.is_recording
+    return not at_rest and age_s < _STALE_SECONDS
 
 
 def title_of(subject: Subject, step: int | None) -> str:

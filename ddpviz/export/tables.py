@@ -63,9 +63,6 @@ def state_line(recording: Recording) -> State:
     parts += list(dict.fromkeys(note.device for note in processes))
     parts += list(dict.fromkeys(f"torch {note.torch}" for note in processes if note.torch))
     parts.append(count(_recorded_steps(recording), "step"))
-    gaps = sum(recording.missing.values())
-    if gaps:
-        parts.append(f"batches that never arrived: {gaps}")
     failures = [f"rank {note.rank} failed: {note.message}" for note in recording.notes(Failure)]
     parts += [*dict.fromkeys(failures), *recording.remarks]
     text = " · ".join(escape(part) for part in parts)

@@ -113,7 +113,8 @@ class Outlet:
                 sink(batch)
             except Exception as error:
                 self._sinks_failed = True
-                self.say(f"the sink {sink!r} failed: {type(error).__name__}: {error}")
+                what = f"{type(error).__name__}: {error}"
+                self.say(f"{sink!r} did not take a batch, which is missing there ({what})")
         self._ring.flushed()
 
     def say(self, message: str) -> None:

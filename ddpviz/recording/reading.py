@@ -53,19 +53,28 @@ def check(directory: Path) -> int:
             return 0  # a rank's files tell their version themselves
         what = "other files" if any(directory.iterdir()) else "an empty directory"
         raise ValueError(f"found {what} at {directory}, {expected}: check the path") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         description = None
     if not isinstance(description, dict) or description.get("format") != files.FORMAT:
         raise ValueError(
             f"found a {files.DESCRIPTION} at {directory} that is not ddpviz's, {expected}"
         )
-    version = int(description.get("version", 0))
+    version, dropped = (_whole(description.get(name, 0)) for name in ("version", "dropped"))
+    if version is None or dropped is None:
+        raise ValueError(
+            f"found a damaged {files.DESCRIPTION} at {directory}: its version and dropped are "
+            "expected to be whole numbers"
+        )
     if version > VERSION:
         raise ValueError(
             f"found a recording of version {version} at {directory}, "
             f"expected at most {VERSION}: update ddpviz"
         )
-    return int(description.get("dropped", 0))
+    return dropped
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 2**63 else None
 
 
 def read_directory(directory: Path, remarks: list[str]) -> Iterator[Read]:
@@ -92,6 +101,13 @@ def _timed(directory: Path, rank: int, remarks: list[str]) -> Iterator[tuple[int
 
 def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]:
     notes = _read_notes(files.notes_path(directory, rank), remarks)
+    _check_rank(directory, rank, notes)
+    for path, what in (
+        (files.notes_path(directory, rank), "names, plans and configurations"),
+        (files.arrow_path(directory, rank), "its records, but for what a ring has,"),
+    ):
+        if not path.exists():
+            remarks.append(f"{path.name} is not there: {what} of rank {rank} are missing")
     keys = _keys(notes)
     rings, _ = _read_rings(directory, rank, keys, remarks)
 
@@ -113,6 +129,9 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
         if part.attachment > last:
             last = part.attachment
             yield from left_behind(last)
+        others = part.records["rank"][part.records["rank"] != rank]
+        if len(others):
+            raise _misplaced(files.arrow_path(directory, rank), rank, int(others[0]))
         yield read(part.attachment, part.sequence, part.records)
     yield from left_behind(max(last, *(place[0] for place in notes), *rings, 0) + 1)
 
@@ -140,6 +159,8 @@ def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:
                 except StopIteration:
                     break
                 except (pa.ArrowException, OSError, KeyError, TypeError):
+                    break
+                if attachment < 0 or sequence < UNNUMBERED:
                     break
                 end = source.tell()
                 yield Part(attachment, sequence, files.from_arrow(batch), end)
@@ -187,7 +208,9 @@ def _read_rings(
     readable = []
     for path in files.ring_paths(directory, rank):
         try:
-            records = read_ring(path)[0]
+            records, of = read_ring(path)
+            if of != rank:
+                raise _misplaced(path, rank, of)
         except (OSError, ValueError) as error:
             remarks.append(f"left out {path.name}: {error}")
             continue
@@ -220,16 +243,40 @@ def _read_notes(path: Path, remarks: list[str]) -> dict[tuple[int, int], list[No
             continue
         try:
             data = json.loads(line)
-            place = int(data["attachment"]), int(data["sequence"])
+            place = data["attachment"], data["sequence"]
+            if not all(type(one) is int and UNNUMBERED <= one < 2**31 for one in place):
+                raise ValueError(f"found {place!r} as attachment and sequence")
             notes.setdefault(place, []).append(note_from_json(data))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             remarks.append(f"left out line {number} of {path.name}: {error}")
     return notes
 
 
+def _check_rank(directory: Path, rank: int, notes: dict[tuple[int, int], list[Note]]) -> None:
+    """Raises ValueError where a rank's notes are another one's: files were renamed, or mixed."""
+    for found in notes.values():
+        for note in found:
+            if isinstance(note, Process) and note.rank != rank:
+                raise _misplaced(files.notes_path(directory, rank), rank, note.rank)
+
+
+def _misplaced(path: Path, rank: int, found: int) -> ValueError:
+    return ValueError(
+        f"found rank {found} in {path.name}, expected rank {rank}: give each rank's files their "
+        "own names back"
+    )
+
+
 def _check_schema(path: Path, schema: pa.Schema) -> None:
     version = (schema.metadata or {}).get(files.VERSION_KEY)
-    if version is None:
+    if version is None or not version.isdigit():
+        raise _foreign(path)
+    strange = [
+        name
+        for name in files.FIELDS
+        if name in schema.names and schema.field(name).type != files.SCHEMA.field(name).type
+    ]
+    if strange:
         raise _foreign(path)
     if int(version) > VERSION:
         raise ValueError(

@@ -186,9 +186,13 @@ class Recording:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What had to be left out when files were read or written, a sentence each."""
+        """What is missing, or was left out when files were read or written, a sentence each."""
+        gaps = [
+            f"batches of rank {rank} that never arrived, with all that they held: {count}"
+            for rank, count in sorted(self.missing.items())
+        ]
         with self._lock:
-            return tuple(self._remarks)
+            return (*gaps, *self._remarks)
 
     @property
     def memory_bytes(self) -> int:

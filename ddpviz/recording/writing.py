@@ -81,6 +81,9 @@ class RankWriter:
         # The stream gives its schema once, but that write may have failed.
         return message if self._columns.size_bytes else _SCHEMA_MESSAGE + message
 
+    def __repr__(self) -> str:
+        return f"<the files of rank {self.rank} in {self.directory}>"
+
     def close(self) -> None:
         """Closes the files. Closing twice is fine."""
         with self._lock:
@@ -94,11 +97,14 @@ class _Appended:
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.closed = False
+        self._path = path
         self._torn = True  # whatever lies beyond size_bytes
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._cut()
 
     def append(self, data: bytes) -> None:
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(f"{self._path} was removed while it was written")
         self._cut()
         self._torn = True
         try:

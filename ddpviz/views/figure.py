@@ -62,7 +62,7 @@ def axis_label(rows: Rows, *, brief: bool = False) -> str:
     """Text under the time axis: what its zero is, unless it is to be brief, and which step."""
     if is_construction(rows.step):
         return "ms" if brief else "ms since the first rank began the construction"
-    since = "" if brief else " since the step began on the first rank"
+    since = "" if brief else " since the step began on the lowest rank"
     return f"ms{since}      (step {rows.step})"
 
 

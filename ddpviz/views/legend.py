@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from bokeh.models import (
@@ -18,6 +19,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
+from ddpviz.views.columns import Columns
 from ddpviz.views.palette import SPANS
 from ddpviz.views.rows import Rows
 
@@ -64,10 +66,19 @@ def entries() -> dict[str, str]:
 
 def drawn_in(rows: Rows) -> set[str]:
     """Names of the entries that a step has something for."""
-    tables = {"ticks": rows.ticks, "exposed": rows.exposed, "marks": rows.marks}
-    found = {name for name, table in tables.items() if table["head"]}
-    found |= {"derived"} if rows.spans["derived"].any() else set()
-    return found | set(rows.spans["kind"])
+    found = {"derived"} if rows.spans["derived"].any() else set()
+    return found | _named(rows.tables)
+
+
+def drawn_of(sources: Mapping[str, Columns]) -> set[str]:
+    """The same of the figure's sources."""
+    found = {"derived"} if "/" in sources["spans"]["hatch"] else set()
+    return found | _named(sources)
+
+
+def _named(tables: Mapping[str, Columns]) -> set[str]:
+    others = {name for name in ("ticks", "exposed", "marks") if len(tables[name]["head"])}
+    return others | set(tables["spans"]["kind"])
 
 
 def add_legend(

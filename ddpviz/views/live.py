@@ -103,13 +103,17 @@ class Picture:
 class LiveFigure:
     """A figure, its sources by name, and what a theme sets on its models.
 
-    ``rare``: entries of the legend that are shown only for pictures with bars of that kind.
+    ``rare``: entries of the legend that are shown only for pictures that have something of that
+    name; ``names``: of what a picture's sources have.
     """
 
     plot: figure
     sources: dict[str, ColumnDataSource]
     themed: Callable[[Theme], Pairs]
     rare: Mapping[str, LegendItem] = dataclasses.field(default_factory=dict)
+    names: Callable[[Mapping[str, Columns]], set[str]] = lambda sources: set(
+        sources["bars"]["kind"]
+    )
 
     @property
     def themes(self) -> dict[str, Pairs]:
@@ -143,7 +147,7 @@ def properties(drawn: LiveFigure, picture: Picture) -> Pairs:
     ]
     parts = (*plot.xaxis, *plot.yaxis, plot.xgrid[0], *plot.legend)
     pairs += [(part, {"visible": not picture.empty}) for part in parts]
-    kinds = set(picture.sources["bars"]["kind"]) if drawn.rare else set()
+    kinds = drawn.names(picture.sources) if drawn.rare else set()
     pairs += [(entry, {"visible": kind in kinds}) for kind, entry in drawn.rare.items()]
     if picture.x_label is not None:
         pairs.append((plot.xaxis[0], {"axis_label": untypeset(picture.x_label)}))

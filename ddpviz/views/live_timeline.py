@@ -9,6 +9,7 @@ from bokeh.models import TapTool
 
 from ddpviz.views.columns import Columns, numbers
 from ddpviz.views.figure import axis_label, contents, step_figure, themed, x_bounds
+from ddpviz.views.legend import drawn_of, entries
 from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture, untypeset
 from ddpviz.views.rows import Rows, build_rows, tables
 from ddpviz.views.source import read_run
@@ -25,7 +26,10 @@ def draw() -> LiveFigure:
     drawn = step_figure(_nothing("nothing recorded yet"))
     spans = [one for one in drawn.plot.renderers if one.data_source is drawn.sources["spans"]]
     drawn.plot.add_tools(TapTool(renderers=spans))
-    return LiveFigure(drawn.plot, drawn.sources, lambda theme: themed(drawn, theme))
+    items = dict(zip(entries(), drawn.plot.legend[0].items, strict=True))
+    return LiveFigure(
+        drawn.plot, drawn.sources, lambda theme: themed(drawn, theme), items, drawn_of
+    )
 
 
 def picture(moment: Moment) -> Picture:

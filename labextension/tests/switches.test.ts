@@ -240,3 +240,24 @@ describe('values', () => {
     expect(valueText({ '0': 0, '1': 50 })).toBe('rank 1: 50');
   });
 });
+
+describe('keys in a field', () => {
+  it('are its own, and Enter takes the value', async () => {
+    await shown(one({ name: 'batch_size', kind: 'int', value: 8 }));
+    const field = find('input', HTMLInputElement);
+    expect(field.hasAttribute('data-lm-suppress-shortcuts')).toBe(true);
+    let heard = 0;
+    document.body.addEventListener('keydown', () => {
+      heard += 1;
+    });
+    field.focus();
+    field.value = '16';
+    for (const key of ['ArrowLeft', 'Enter']) {
+      field.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    }
+    await settled();
+    expect(heard).toBe(0);
+    expect(find('.ddpviz-was').textContent).toBe('was 8');
+    expect(bar().hidden).toBe(false);
+  });
+});

@@ -71,6 +71,18 @@ def test_a_failure_is_told_with_its_rank_and_reason(session: Session) -> None:
     assert seen[0] == "restarting" and seen[-1] == "idle"
 
 
+def test_ranks_that_died_while_idle_are_told_at_once(session: Session) -> None:
+    session.load("mlp").run(1)
+    for pid in session.pids.values():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: session.status().status == "failed")
+    status = session.status()
+    assert status.reason.startswith("ranks 0, 1 died: ")
+    assert [one.state for one in status.ranks] == ["dead", "dead"]
+    session.restart()
+    assert session.status().status == "idle"
+
+
 def test_asking_costs_less_than_a_millisecond_and_waits_for_nothing(session: Session) -> None:
     session.load("mlp").start()
     took = []

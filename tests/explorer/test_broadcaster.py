@@ -149,6 +149,19 @@ def test_a_browser_that_cannot_acknowledge_still_moves(stream: Stream, browser: 
     assert min(gaps) >= 0.95
 
 
+def test_a_browser_that_never_answers_finds_no_queue(
+    stream: Stream, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcaster, "_BLIND_SECONDS", 0.2)
+    browser.acknowledges = False
+    subject = registry.announce(stream.recording)
+    browser.watch(subject.id, "timeline")
+    until(lambda: stream.steps(1) and len(browser.frames) >= 5, seconds=30)
+    gaps = [after - before for before, after in zip(browser.at, browser.at[1:], strict=False)]
+    for gap, least in zip(gaps, (0.2, 0.4, 0.8, 1.6), strict=False):
+        assert gap >= 0.95 * least
+
+
 def test_a_slow_browser_does_not_slow_another(stream: Stream, browsers: list[Browser]) -> None:
     slow, quick = Browser("slow", acknowledges=False), Browser("quick")
     browsers += [slow, quick]

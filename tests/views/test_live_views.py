@@ -253,3 +253,12 @@ def test_unknown_communication_is_drawn_as_not_known(moment: Moment) -> None:
     assert "not known" in VIEWS["steps"].picture(now).title
     assert "not known" in VIEWS["overlap"].picture(now).title
     json.dumps(VIEWS["steps"].picture(now).title)
+
+
+def test_a_figure_that_is_fetched_while_nothing_moves_has_its_legend(moment: Moment) -> None:
+    """The browser is told of the same data again, and notices no change."""
+    drawn = VIEWS["timeline"].draw()
+    show(drawn, VIEWS["timeline"].picture(moment))
+    shown = {item.label.value for item in drawn.plot.legend[0].items if item.visible}
+    assert {"forward", "backward", "bucket filling", "gradient ready", "optimizer"} <= shown
+    assert "construction" not in shown

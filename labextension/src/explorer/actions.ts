@@ -72,8 +72,9 @@ export function whyNot(
 function whyNotStart(state: SessionState): string | null {
   switch (state.status) {
     case 'training':
-    case 'waiting':
       return 'it trains already';
+    case 'waiting':
+      return 'the ranks are at work: wait for them, or stop them';
     case 'demonstrating':
       return 'a demonstration runs';
     case 'starting':

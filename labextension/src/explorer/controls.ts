@@ -1,6 +1,6 @@
 /** One control for each kind of switch. */
 
-import { element, once } from './dom';
+import { element, keepKeys, once } from './dom';
 import { number } from './format';
 import type { Json, Switch } from './protocol';
 
@@ -104,15 +104,17 @@ function choice(
 ): Control {
   const choices = [...(one.choices ?? [])];
   const same = (a: Json, b: Json) => JSON.stringify(a) === JSON.stringify(b);
-  const node = element('select', {
-    class: 'ddpviz-input',
-    attributes: { 'aria-labelledby': labelled },
-    on: {
-      change: () => {
-        changed(choices[node.selectedIndex] ?? null);
+  const node = keepKeys(
+    element('select', {
+      class: 'ddpviz-input',
+      attributes: { 'aria-labelledby': labelled },
+      on: {
+        change: () => {
+          changed(choices[node.selectedIndex] ?? null);
+        }
       }
-    }
-  });
+    })
+  );
   const option = (value: Json) => element('option', {}, valueText(value));
   node.append(...choices.map(option));
   return {
@@ -146,25 +148,27 @@ function logSlider(
     place(value);
     changed(value);
   });
-  const slider = element('input', {
-    class: 'ddpviz-slider',
-    attributes: {
-      type: 'range',
-      min: '0',
-      max: String(SLIDER_PLACES),
-      step: '1',
-      'aria-labelledby': labelled
-    },
-    on: {
-      input: () => {
-        exact.set(picked());
-        slider.setAttribute('aria-valuetext', valueText(picked()));
+  const slider = keepKeys(
+    element('input', {
+      class: 'ddpviz-slider',
+      attributes: {
+        type: 'range',
+        min: '0',
+        max: String(SLIDER_PLACES),
+        step: '1',
+        'aria-labelledby': labelled
       },
-      change: () => {
-        changed(picked());
+      on: {
+        input: () => {
+          exact.set(picked());
+          slider.setAttribute('aria-valuetext', valueText(picked()));
+        },
+        change: () => {
+          changed(picked());
+        }
       }
-    }
-  });
+    })
+  );
   const picked = () => {
     const share = Number(slider.value) / SLIDER_PLACES;
     return Number(Math.exp(low + share * (high - low)).toPrecision(2));
@@ -203,20 +207,22 @@ function exactNumber(
   labelled: string,
   changed: (value: Json) => void
 ): Control {
-  const node = element('input', {
-    class: 'ddpviz-input ddpviz-number',
-    attributes: {
-      type: 'number',
-      step: one.kind === 'int' ? '1' : 'any',
-      placeholder: 'none',
-      'aria-labelledby': labelled
-    },
-    on: {
-      change: () => {
-        changed(node.value === '' ? null : node.valueAsNumber);
+  const node = keepKeys(
+    element('input', {
+      class: 'ddpviz-input ddpviz-number',
+      attributes: {
+        type: 'number',
+        step: one.kind === 'int' ? '1' : 'any',
+        placeholder: 'none',
+        'aria-labelledby': labelled
+      },
+      on: {
+        change: () => {
+          changed(node.value === '' ? null : node.valueAsNumber);
+        }
       }
-    }
-  });
+    })
+  );
   if (one.min !== null && one.min !== undefined) {
     node.min = String(one.min);
   }
@@ -236,20 +242,22 @@ function exactNumber(
 
 /** Numbers with commas between; empty means none. */
 function list(labelled: string, changed: (value: Json) => void): Control {
-  const node = element('input', {
-    class: 'ddpviz-input',
-    attributes: {
-      type: 'text',
-      inputmode: 'decimal',
-      placeholder: 'none',
-      'aria-labelledby': labelled
-    },
-    on: {
-      change: () => {
-        changed(numbersIn(node.value));
+  const node = keepKeys(
+    element('input', {
+      class: 'ddpviz-input',
+      attributes: {
+        type: 'text',
+        inputmode: 'decimal',
+        placeholder: 'none',
+        'aria-labelledby': labelled
+      },
+      on: {
+        change: () => {
+          changed(numbersIn(node.value));
+        }
       }
-    }
-  });
+    })
+  );
   return {
     node,
     set: value => {
@@ -298,19 +306,21 @@ function perRank(
     fields = new Map();
     node.replaceChildren();
     for (const rank of ranks) {
-      const field = element('input', {
-        class: 'ddpviz-input ddpviz-number',
-        attributes: {
-          type: 'number',
-          min: String(one.min ?? 0),
-          step: 'any'
-        },
-        on: {
-          change: () => {
-            changed(read());
+      const field = keepKeys(
+        element('input', {
+          class: 'ddpviz-input ddpviz-number',
+          attributes: {
+            type: 'number',
+            min: String(one.min ?? 0),
+            step: 'any'
+          },
+          on: {
+            change: () => {
+              changed(read());
+            }
           }
-        }
-      });
+        })
+      );
       if (one.max !== null && one.max !== undefined) {
         field.max = String(one.max);
       }

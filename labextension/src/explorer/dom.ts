@@ -84,3 +84,31 @@ export function once(press: () => void): () => void {
 export function isDisabled(button: HTMLButtonElement): boolean {
   return button.getAttribute('aria-disabled') === 'true';
 }
+
+/**
+ * Keys in this field are the field's: JupyterLab would take arrows for its own, and Enter for the
+ * cell's, before the field sees them. Enter takes the value.
+ */
+export function keepKeys<Field extends HTMLInputElement | HTMLSelectElement>(
+  field: Field
+): Field {
+  field.setAttribute('data-lm-suppress-shortcuts', 'true');
+  let taken = field.value;
+  field.addEventListener('focus', () => {
+    taken = field.value;
+  });
+  field.addEventListener('change', () => {
+    taken = field.value;
+  });
+  field.addEventListener('keydown', event => {
+    const { key } = event as KeyboardEvent;
+    if (key !== 'Escape' && key !== 'Tab') {
+      event.stopPropagation();
+    }
+    if (key === 'Enter' && field.value !== taken) {
+      event.preventDefault();
+      field.dispatchEvent(new Event('change', { bubbles: true }));
+    }
+  });
+  return field;
+}

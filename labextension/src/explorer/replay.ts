@@ -1,5 +1,5 @@
 import type { BokehModel } from './bokeh';
-import { element, once, setText, show } from './dom';
+import { element, keepKeys, once, setText, show } from './dom';
 
 /** How long a replay takes, and how often it moves. */
 const WHOLE_MS = 8000;
@@ -37,25 +37,27 @@ export class Replay {
         })
       }
     });
-    this._slider = element('input', {
-      class: 'ddpviz-slider',
-      attributes: {
-        type: 'range',
-        min: '0',
-        max: String(STEPS),
-        step: '1',
-        value: String(STEPS),
-        'aria-label': 'Time in the step'
-      },
-      on: {
-        input: () => {
-          const share = this._slider.valueAsNumber / STEPS;
-          this._stop();
-          this._stay();
-          this._move(share);
+    this._slider = keepKeys(
+      element('input', {
+        class: 'ddpviz-slider',
+        attributes: {
+          type: 'range',
+          min: '0',
+          max: String(STEPS),
+          step: '1',
+          value: String(STEPS),
+          'aria-label': 'Time in the step'
+        },
+        on: {
+          input: () => {
+            const share = this._slider.valueAsNumber / STEPS;
+            this._stop();
+            this._stay();
+            this._move(share);
+          }
         }
-      }
-    });
+      })
+    );
     this._said = element('span', { class: 'ddpviz-quiet' });
     this.node = element(
       'div',

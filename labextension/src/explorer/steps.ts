@@ -1,5 +1,5 @@
 import type { SessionClient } from './client';
-import { element, isDisabled, once, setReason, setText } from './dom';
+import { element, isDisabled, keepKeys, once, setReason, setText } from './dom';
 import { Endings } from './emitter';
 import { plural } from './format';
 import type { StepMove } from './keys';
@@ -33,19 +33,21 @@ export class StepBar {
         _client.lookAt(limits[1]);
       }
     });
-    this._field = element('input', {
-      class: 'ddpviz-input ddpviz-number',
-      title: `${withKey('Step: the first', 'first')}, ${withKey('follow the newest', 'newest')}`,
-      attributes: { type: 'number', step: '1', 'aria-label': 'Step' },
-      on: {
-        change: () => {
-          if (this._field.value !== '') {
-            _client.lookAt(this._field.valueAsNumber);
-            this._draw();
+    this._field = keepKeys(
+      element('input', {
+        class: 'ddpviz-input ddpviz-number',
+        title: `${withKey('Step: the first', 'first')}, ${withKey('follow the newest', 'newest')}`,
+        attributes: { type: 'number', step: '1', 'aria-label': 'Step' },
+        on: {
+          change: () => {
+            if (this._field.value !== '') {
+              _client.lookAt(this._field.valueAsNumber);
+              this._draw();
+            }
           }
         }
-      }
-    });
+      })
+    );
     this._said = element('span', {
       class: 'ddpviz-quiet',
       attributes: { 'aria-live': 'off' }

@@ -16,9 +16,12 @@ export function readyNotebook(settings: Settings): INotebookContent {
       'import ddpviz\n\n' +
         `session = ddpviz.Session(engines=${String(settings.engines)}${backend})`
     ),
-    code('session.load("convnet", bucket_cap_mb=1)'),
+    code('session.load("convnet", bucket_cap_mb=1);'),
     code('session.start()\nsession.explorer()'),
-    code('session.stop()')
+    markdown(
+      'Training goes on until you press Stop, or call `session.stop()`; `session.close()` ends ' +
+        'the engines, and so does the end of the kernel.'
+    )
   ];
   return {
     cells,
