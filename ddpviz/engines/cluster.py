@@ -218,18 +218,17 @@ def _start(engines: Engines, count: int, give_up: Callable[[], str]) -> None:
 
 def _of_profile(name: str) -> Any:
     """The running cluster of a profile, or a new one with that profile's configuration."""
-    try:
-        return ipyparallel.Cluster.from_file(profile=name)
-    except FileNotFoundError:
-        pass
-    try:
+    try:  # what looks for its cluster would make it
         ProfileDir.find_profile_dir_by_name(get_ipython_dir(), name)
     except ProfileDirError:
         raise SessionError(
             f"found no profile {name!r}, expected one of IPython's: leave cluster out for a local "
             f"one, or make it with `ipython profile create --parallel {name}`"
         ) from None
-    return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
+    try:
+        return ipyparallel.Cluster.from_file(profile=name)
+    except FileNotFoundError:
+        return ipyparallel.Cluster(profile=name, log_level=logging.CRITICAL)
 
 
 def _client(cluster: Any) -> Any:

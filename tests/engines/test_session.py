@@ -190,7 +190,7 @@ def test_before_a_load_and_after_a_close_the_next_step_is_named(tmp_path: Path) 
 def test_something_that_is_no_cluster_is_refused() -> None:
     with pytest.raises(SessionError, match="an ipyparallel Cluster, a Client or a profile"):
         Session(cluster=3)
-    with pytest.raises(SessionError, match="at least 1"):
+    with pytest.raises(SessionError, match="a whole number from 1 on"):
         Session(engines=0)
 
 
@@ -236,3 +236,22 @@ def test_the_batch_that_leaving_ends_with_is_counted_and_sent_again(
         # All that the rank's file has is also here.
         on_disk = ddpviz.load(tmp_path / "a")
         assert len(on_disk) == len(session.recording) and session.recording.missing == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"engines": "2"}, "found engines='2'"),
+        ({"engines": True}, "found engines=True"),
+        ({"engines": 2.5}, "found engines=2.5"),
+        ({"backend": "mpi"}, "found backend='mpi', expected one of nccl, gloo"),
+        ({"level": "nope"}, "found level='nope', expected one of summary, default"),
+        ({"directory": b"x"}, "found directory=b'x', expected a path"),
+        ({"directory": __file__}, "found a file at "),
+        ({"cluster": "no-such-profile"}, "found no profile 'no-such-profile'"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_before_anything_is(given: Any, said: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        Session(**given)
+    assert str(caught.value).startswith(said)

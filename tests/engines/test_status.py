@@ -75,9 +75,9 @@ def test_ranks_that_died_while_idle_are_told_at_once(session: Session) -> None:
     session.load("mlp").run(1)
     for pid in session.pids.values():
         os.kill(pid, signal.SIGKILL)
-    until(lambda: session.status().status == "failed")
+    until(lambda: all(one.state == "dead" for one in session.status().ranks))
     status = session.status()
-    assert status.reason.startswith("ranks 0, 1 died: ")
+    assert status.status == "failed" and status.reason.startswith("ranks 0, 1 died: ")
     assert [one.state for one in status.ranks] == ["dead", "dead"]
     session.restart()
     assert session.status().status == "idle"

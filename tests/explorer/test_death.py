@@ -59,7 +59,7 @@ def test_what_was_recorded_stays_drawn_and_says_who_died(killed: Session) -> Non
     assert len(timeline.sources["spans"]["left"]) > 10
     who = f"rank {failure.rank} failed at the begin of step 6: its process was killed by SIGKILL"
     assert timeline.title == who
-    assert plan.title.startswith("Linear: plan 1 has 1 bucket") and not plan.empty
+    assert plan.title.startswith("stops: plan 1 has 1 bucket") and not plan.empty
     assert not found["steps"].empty and not found["overlap"].empty
     state = subject.state()
     assert (state["status"], state["step"]) == ("failed", 5)
