@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,13 @@ from ddpviz.traces import TraceError, read
 from tests.traces.made import trace, written
 
 WHOLE = json.dumps(trace(steps=1)).encode()
+#: CI looks at the same examples each time: a new one that fails is for whoever looks for it.
+FIXED = bool(os.environ.get("CI"))
 HARMLESS = settings(
-    max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    derandomize=FIXED,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -73,14 +79,16 @@ def test_values_replaced_by_anything(tmp_path: Path, data: Any) -> None:
             if data.draw(st.booleans())
             else data.draw(st.sampled_from(content["traceEvents"]))
         )
-        if isinstance(place, dict) and isinstance(content["traceEvents"], list):
+        if isinstance(place, dict) and place and isinstance(content["traceEvents"], list):
             place[data.draw(st.sampled_from(sorted(place)))] = data.draw(ANYTHING)
         if not isinstance(content["traceEvents"], list) or not content["traceEvents"]:
             break
     try_to_read(written(tmp_path / "trace.rank0.json", content))
 
 
-@settings(max_examples=30, deadline=5000, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=30, deadline=None, derandomize=FIXED, suppress_health_check=list(HealthCheck)
+)
 @given(st.integers(1, 2000), st.sampled_from(["[", '{"a":', '{"traceEvents":[']))
 def test_nested_deeply(tmp_path: Path, depth: int, opening: str) -> None:
     path = tmp_path / "trace.rank0.json"

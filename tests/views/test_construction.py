@@ -48,7 +48,7 @@ def test_it_is_told_what_was_decided_and_why(recorded: dict[str, Recording]) -> 
 
 def test_the_title_has_time_collectives_and_bytes(recorded: dict[str, Recording]) -> None:
     title = picture_of(recorded["convnet"], "construction").title
-    assert title.startswith("construction of Sequential took ")
+    assert title.startswith("construction of Layers took ")
     assert "; 4 collectives, 3.75 MiB" in title
 
 
