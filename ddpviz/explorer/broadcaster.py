@@ -29,6 +29,9 @@ _FRAME_SECONDS = 0.1
 #: so on up to eight times.
 _BLIND_SECONDS = 1.0
 _MOST_BLIND = 8
+#: A browser is waited for so many times as long as it took to answer of late: one that is slow is
+#: not one whose answers are held up.
+_MOST_ANSWERS = 3
 #: The state goes out this often although nothing changed: ages grow, and it shows life.
 _HEARTBEAT_SECONDS = 1.0
 #: A client not heard of for so long is gone without a word (a reloaded page): its connection is
@@ -74,6 +77,8 @@ class Client:
         self.acknowledged = 0
         self.sent_at = 0.0
         self.took = 0.0  # seconds from when its last frame was begun until it was sent
+        #: How long it takes to answer, of late: the longest, less with every answer.
+        self.answer_seconds = 0.0
         self.heard_at = time.monotonic()
         self.gone = False
         #: What closes its connection, called when it was not heard of for long.
@@ -97,6 +102,9 @@ class Client:
 
     def acknowledge(self, sequence: int) -> None:
         """The browser drew this frame."""
+        if sequence == self.sequence > self.acknowledged:
+            took = time.monotonic() - self.sent_at
+            self.answer_seconds = max(took, 0.8 * self.answer_seconds)
         self.acknowledged = max(self.acknowledged, sequence)
 
     @property
@@ -217,7 +225,8 @@ class Broadcaster:
         least = _FRAME_SECONDS
         if client.waits:
             blind = client.sequence - client.acknowledged - 1  # sent without an answer before
-            least = _BLIND_SECONDS * min(2 ** min(blind, _MOST_BLIND), _MOST_BLIND)
+            first = max(_BLIND_SECONDS, _MOST_ANSWERS * client.answer_seconds)
+            least = first * min(2 ** min(blind, _MOST_BLIND), _MOST_BLIND)
         ahead = 0.0 if client.waits else min(client.took, _MOST_AHEAD_SECONDS)
         if since < least - ahead:
             return least - ahead - since

@@ -149,6 +149,21 @@ def test_a_browser_that_cannot_acknowledge_still_moves(stream: Stream, browser: 
     assert min(gaps) >= 0.95
 
 
+def test_a_browser_that_is_slow_is_waited_for(
+    stream: Stream, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcaster, "_BLIND_SECONDS", 0.2)
+    browser.acknowledges = False
+    subject = registry.announce(stream.recording)
+    browser.watch(subject.id, "timeline")
+    until(lambda: browser.step == 2)
+    time.sleep(0.15)  # it draws so long
+    browser.ask("ack", sequence=browser.frames[-1]["sequence"])
+    got = len(browser.frames)
+    until(lambda: stream.steps(1) and len(browser.frames) >= got + 2, seconds=30)
+    assert browser.at[got + 1] - browser.at[got] >= 3 * 0.15
+
+
 def test_a_browser_that_never_answers_finds_no_queue(
     stream: Stream, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
