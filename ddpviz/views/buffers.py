@@ -73,7 +73,7 @@ def picture(moment: Moment) -> Picture:
     ]
     title, facts = _told(moment)
     if cut:
-        facts = (*facts, f"{count(cut, 'bar')} reach beyond the top of the figure")
+        facts = (*facts, f"{count(cut, 'bar')} cut at the top of the figure")
     return Picture(
         step=moment.step,
         title=title,
