@@ -16,8 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpviz.events import LEVELS
 from ddpviz.probe.fingerprints import check_every
-from ddpviz.probe.recorder import LEVELS, Recorder, check_free, check_module
+from ddpviz.probe.recorder import Recorder, check_free, check_module
 from ddpviz.recording import RankWriter, Recording, ring_path
 
 

@@ -55,6 +55,9 @@ RECORD = np.dtype(
 RECORD_STRUCT = struct.Struct("<qqqiiiiHHHBBBBBB")
 assert RECORD_STRUCT.size == RECORD.itemsize == 52
 
+#: How much a recorder takes down: per step, or per parameter and bucket too.
+LEVELS = ("summary", "default")
+
 NO_MODULE = 255
 NO_GROUP = 255
 

@@ -14,9 +14,8 @@ from ddpviz.engines.crew import Crew
 from ddpviz.engines.driver import Driver
 from ddpviz.engines.errors import SessionError
 from ddpviz.engines.progress import say
+from ddpviz.events import LEVELS
 
-#: As ``ddpviz.probe`` has them, which imports torch.
-LEVELS = ("summary", "default")
 BACKENDS = ("nccl", "gloo")
 
 

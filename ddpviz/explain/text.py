@@ -18,7 +18,7 @@ def walk(found: Walk) -> str:
     about."""
     lines = [title(found)]
     for remark in found.remarks:
-        lines += _wrapped(f"note: {remark}", 0, hanging=6)
+        lines += wrapped(f"note: {remark}", 0, hanging=6)
     told: set[int] = set()
     for depth, station in found.all():
         lines += ["", *_station(station, depth, found.begin_ns, told)]
@@ -58,7 +58,7 @@ def texts(one: Entry) -> list[tuple[str, str]]:
 
 def _station(station: Station, depth: int, zero_ns: int, told: set[int]) -> list[str]:
     indent = 2 * depth
-    lines = _wrapped(f"{station.name}  {when(station, zero_ns)}", indent, hanging=4)
+    lines = wrapped(f"{station.name}  {when(station, zero_ns)}", indent, hanging=4)
     inner = indent + 4
     if station.call and station.called_at is not None:
         file, number = station.called_at
@@ -73,9 +73,9 @@ def _station(station: Station, depth: int, zero_ns: int, told: set[int]) -> list
     told.add(id(one))
     if station.link:
         lines.append(f"{' ' * inner}{station.link}")
-    lines += _wrapped(one.title if one.title.endswith("?") else f"{one.title}.", inner)
+    lines += wrapped(one.title if one.title.endswith("?") else f"{one.title}.", inner)
     for heading, text in texts(one):
-        lines += _wrapped(f"{heading}: {text}" if heading else text, inner)
+        lines += wrapped(f"{heading}: {text}" if heading else text, inner)
     return lines
 
 
@@ -88,13 +88,14 @@ def claims(found: Iterable[Claim], version: str) -> str:
             part = one.part
             lines += [part, "=" * len(part), ""]
         lines.append(f"{one.id}  [{one.verdict}]")
-        lines += _wrapped(f"The article: {one.claim}", 4)
-        lines += _wrapped(f"On torch: {one.truth}", 4)
+        lines += wrapped(f"The article: {one.claim}", 4)
+        lines += wrapped(f"On torch: {one.truth}", 4)
         lines += [f"    Proof: {one.proof}", f"    Checked: {one.checked_text(version)}", ""]
     return "\n".join(lines).rstrip()
 
 
-def _wrapped(text: str, indent: int, hanging: int = 0) -> list[str]:
+def wrapped(text: str, indent: int, hanging: int = 0) -> list[str]:
+    """Lines that fit a terminal, the later ones ``hanging`` further in."""
     blanks = " " * indent
     return textwrap.wrap(
         text,

@@ -1,9 +1,10 @@
 """Sends frames to clients: at most ten a second, always the newest, never a queue.
 
 One thread for all clients of the kernel. A client has at most one frame that it has not
-acknowledged; after a second without an answer it gets one more, so that a browser whose
-acknowledgements are held up (its control comm waits for a busy cell) still moves. One more again
-comes after two, four and then every eight seconds: a browser that is slow must not find a queue.
+acknowledged; without an answer it gets one more after a second, or after three times as long as it
+took to answer of late, so that a browser whose acknowledgements are held up (its control comm waits
+for a busy cell) still moves. Each next one waits twice as long, up to eight times: a slow browser
+must not find a queue.
 """
 
 from __future__ import annotations

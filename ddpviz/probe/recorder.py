@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from ddpviz import events
-from ddpviz.events import NO_GROUP, NO_MODULE, Flag, Kind
+from ddpviz.events import LEVELS, NO_GROUP, NO_MODULE, Flag, Kind
 from ddpviz.probe import describe, lifecycle, tap
 from ddpviz.probe.collectives import Collectives
 from ddpviz.probe.compiling import Compiling
@@ -27,7 +27,6 @@ from ddpviz.probe.outlet import Outlet, Sink
 from ddpviz.probe.patches import Patches
 from ddpviz.probe.state import Local, ModuleState
 
-LEVELS = ("summary", "default")
 _STEP, _OPTIMIZER = int(Kind.STEP), int(Kind.OPTIMIZER)
 _LATE_COMPLETIONS_S = 0.5
 

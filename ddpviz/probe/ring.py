@@ -164,6 +164,8 @@ class Ring:
             self._make_room()
         if waiting * 2 > self.capacity:
             self._wake()
+        if self._later:
+            self._write_later()
 
     def take(self) -> np.ndarray:
         """A copy of what was written since the last take. Its slots stay held until flushed."""

@@ -207,3 +207,16 @@ def test_ready_times_of_more_than_half_a_ring_go_in(before: int) -> None:
     ready(ring, 0, list(range(1, 19)))
     make_room()
     assert np.concatenate(taken)["index"].tolist() == [*range(before), *range(18)]
+
+
+def test_a_write_in_the_middle_of_packed_times_comes_after_them() -> None:
+    ring = Ring(capacity=32)
+
+    class Interrupting:
+        def __index__(self) -> int:
+            write(ring, 7)
+            return 5
+
+    times: list[Any] = [Interrupting(), 6, 8]
+    ready(ring, 0, times)
+    assert ring.take()["index"].tolist() == [0, 1, 2, 7]

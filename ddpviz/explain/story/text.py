@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ddpviz.analysis.units import format_duration
-from ddpviz.explain.text import texts
+from ddpviz.explain.text import texts, wrapped
 
 if TYPE_CHECKING:
     from ddpviz.explain.story.comparison import Comparison
     from ddpviz.explain.story.frames import Frame
     from ddpviz.explain.story.telling import Story
 
-_WIDTH = 100
 #: What costs most, as many as are told first.
 TOLD = 3
 
 
 def story(found: Story) -> str:
     """All of it; what costs most comes first."""
-    lines = [*_wrapped(found.title, 0), "", "What costs most, per step:"]
+    lines = [*wrapped(found.title, 0), "", "What costs most, per step:"]
     if not found.costs:
         lines.append("  nothing of DDP's own")
     for number, cost in enumerate(found.costs, 1):
         if number == TOLD + 1:
             lines += ["", "And:"]
-        lines += _wrapped(f"{number}. {cost.sentence}.", 2, 3)
+        lines += wrapped(f"{number}. {cost.sentence}.", 2, 3)
         if number <= TOLD and cost.change:
-            lines += _wrapped(f"Change: {cost.change}.", 5)
-            lines += _wrapped(f"Risk: {cost.risk}.", 5)
+            lines += wrapped(f"Change: {cost.change}.", 5)
+            lines += wrapped(f"Risk: {cost.risk}.", 5)
     if found.fine:
         lines += ["", "What is not wrong:"]
         for sentence in found.fine:
-            lines += _wrapped(f"- {sentence}", 2, 2)
+            lines += wrapped(f"- {sentence}", 2, 2)
     for heading, (names, rows) in tables(found):
         lines += ["", heading, "", *_table(names, rows)]
     lines += ["", f"Frames of a step, of rank {found.rank}"]
     for remark in found.tree.remarks:
-        lines += _wrapped(f"note: {remark}", 0, 6)
+        lines += wrapped(f"note: {remark}", 0, 6)
     told: set[int] = set()
     for depth, frame in found.tree.all():
         lines += ["", *_frame(frame, depth, found.tree.steps, told)]
     lines.append("")
     for remark in found.remarks:
-        lines += _wrapped(f"note: {remark}", 0, 6)
+        lines += wrapped(f"note: {remark}", 0, 6)
     return "\n".join(lines).rstrip()
 
 
@@ -123,7 +121,7 @@ def comparison(found: Comparison) -> str:
     """Two runs, line by line."""
     rows = [[row.name, row.first, row.second, row.difference] for row in found.rows]
     return "\n".join(
-        [*_wrapped(f"first   {found.first}", 0, 8), *_wrapped(f"second  {found.second}", 0, 8), ""]
+        [*wrapped(f"first   {found.first}", 0, 8), *wrapped(f"second  {found.second}", 0, 8), ""]
         + _table(["of a step (median)", "first", "second", "difference"], rows)
     )
 
@@ -138,7 +136,7 @@ def per_step(frame: Frame, steps: int) -> str:
 def _frame(frame: Frame, depth: int, steps: int, told: set[int]) -> list[str]:
     indent = 2 * depth
     detail = f": {frame.detail}" if frame.detail else ""
-    lines = _wrapped(f"{frame.name}  {per_step(frame, steps)}{detail}", indent, 4)
+    lines = wrapped(f"{frame.name}  {per_step(frame, steps)}{detail}", indent, 4)
     inner = indent + 4
     station, one = frame.station, frame.entry
     if station is not None and station.place:
@@ -150,9 +148,9 @@ def _frame(frame: Frame, depth: int, steps: int, told: set[int]) -> list[str]:
     told.add(id(one))
     if station is not None and station.link:
         lines.append(f"{' ' * inner}{station.link}")
-    lines += _wrapped(one.title if one.title.endswith("?") else f"{one.title}.", inner)
+    lines += wrapped(one.title if one.title.endswith("?") else f"{one.title}.", inner)
     for heading, said in texts(one):
-        lines += _wrapped(f"{heading}: {said}" if heading else said, inner)
+        lines += wrapped(f"{heading}: {said}" if heading else said, inner)
     return lines
 
 
@@ -171,15 +169,3 @@ def _percent(part: int, whole: int) -> str:
 
 def _us(ns: float) -> str:
     return "unknown" if math.isnan(ns) else f"{ns / 1e3:.1f} µs"
-
-
-def _wrapped(said: str, indent: int, hanging: int = 0) -> list[str]:
-    blanks = " " * indent
-    return textwrap.wrap(
-        said,
-        max(_WIDTH, indent + 40),
-        initial_indent=blanks,
-        subsequent_indent=blanks + " " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

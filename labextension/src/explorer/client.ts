@@ -339,7 +339,7 @@ export class SessionClient {
     const acknowledge = () => {
       this._lastAck = performance.now();
       this.transport.request('ack', { sequence }).catch(() => {
-        // It was drawn all the same; the kernel sends one a second without.
+        // It was drawn all the same; the kernel goes on without, more slowly.
       });
     };
     const rest = this._lastAck + 1000 / this._rate - performance.now();
