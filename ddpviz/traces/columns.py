@@ -113,12 +113,60 @@ def outermost(trace: Trace, positions: np.ndarray) -> np.ndarray:
     return np.array(kept, np.int64)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Columns of a block of events, as they came. ``whole_us``: where all begins are whole."""
+
+    begin_us: np.ndarray
+    whole_us: np.ndarray | None
+    length_us: np.ndarray
+    name: np.ndarray
+    thread: np.ndarray
+    category: np.ndarray
+    correlation: np.ndarray
+    details: dict[int, Args]
+
+
+class _Codes:
+    """Names, threads and categories, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.threads: dict[tuple[Any, Any], int] = {}
+        self.categories: dict[str, int] = {}
+
+    def part(self, events: list[Event]) -> _Part:
+        """Of the complete events of a block."""
+        begin_us, whole = _times([event.ts for event in events])
+        length_us, _ = _times([event.dur for event in events])
+        names, threads, categories = self.names, self.threads, self.categories
+        sort = [categories.setdefault(event.cat, len(categories)) for event in events]
+        kinds = [_CATEGORIES.get(cat.lower(), Category.OTHER) for cat in categories]
+        category = np.array(kinds, np.int8)[np.array(sort, np.int32)]
+        details, correlation = _arguments(events, category)
+        return _Part(
+            begin_us,
+            whole,
+            np.where(np.isnan(length_us), 0.0, length_us),
+            np.array([names.setdefault(event.name, len(names)) for event in events], np.int32),
+            np.array([threads.setdefault(_where(one), len(threads)) for one in events], np.int32),
+            category,
+            correlation,
+            details,
+        )
+
+
 def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
     """Raises :class:`TraceError` where there is no event with a time and a length."""
-    events = [event for event in decoded.events if event.ph == "X"]
-    begin_us, whole = _times([event.ts for event in events])
-    length_us, _ = _times([event.dur for event in events])
-    length_us = np.where(np.isnan(length_us), 0.0, length_us)
+    codes, parts, left_out = _Codes(), [], decoded.left_out
+    for block, bad in decoded.blocks():
+        parts.append(codes.part([event for event in block if event.ph == "X"]))
+        left_out += bad
+    parts = parts or [codes.part([])]
+    begin_us = np.concatenate([part.begin_us for part in parts])
+    length_us = np.concatenate([part.length_us for part in parts])
+    wholes = [part.whole_us for part in parts if part.whole_us is not None]
+    whole = np.concatenate(wholes) if len(wholes) == len(parts) else None
     unit = _unit(begin_us, whole)
     base_ns = _whole(decoded.base_ns)
     good = ~np.isnan(begin_us) & (np.abs(begin_us) * unit + base_ns < _LATEST_NS)
@@ -128,47 +176,49 @@ def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
             f"found no event with a time in {path}, expected a profiler trace of some steps: "
             "record it again"
         )
-    begin_ns = np.zeros(len(events), np.int64)
+    begin_ns = np.zeros(len(good), np.int64)
     if whole is not None:
         begin_ns[good] = whole[good] * np.int64(unit)
     else:
         # In two parts: a product of 16 digits and 1000 has more than a float64 holds.
         floor = np.floor(begin_us[good])
-        parts = np.rint((begin_us[good] - floor) * unit).astype(np.int64)
-        begin_ns[good] = floor.astype(np.int64) * unit + parts
+        fraction_ns = np.rint((begin_us[good] - floor) * unit).astype(np.int64)
+        begin_ns[good] = floor.astype(np.int64) * unit + fraction_ns
     begin_ns += base_ns
-    length_ns = np.zeros(len(events), np.int64)
+    length_ns = np.zeros(len(good), np.int64)
     length_ns[good] = np.rint(length_us[good] * unit).astype(np.int64)
 
     kept = np.flatnonzero(good)
     order = kept[np.lexsort((-length_ns[kept], begin_ns[kept]))]
-    names: dict[str, int] = {}
-    threads: dict[tuple[Any, Any], int] = {}
-    codes: dict[str, int] = {}
-    name = np.array([names.setdefault(event.name, len(names)) for event in events], np.int32)
-    thread = np.array([threads.setdefault(_where(event), len(threads)) for event in events])
-    category = np.array([codes.setdefault(event.cat, len(codes)) for event in events], np.int32)
-    kinds = np.array([_CATEGORIES.get(cat.lower(), Category.OTHER) for cat in codes], np.int8)
-    sort = kinds[category][order]
-    texts = list(names)
-    name = name[order]
-    details, correlation = _arguments(events, order, texts, name, sort)
     return Trace(
         path=path,
         begin_ns=begin_ns[order],
         end_ns=(begin_ns + length_ns)[order],
-        name=name,
-        category=sort,
-        thread=thread.astype(np.int32)[order],
-        correlation=correlation,
-        names=texts,
-        threads=list(threads),
-        details=details,
+        name=np.concatenate([part.name for part in parts])[order],
+        category=np.concatenate([part.category for part in parts])[order],
+        thread=np.concatenate([part.thread for part in parts])[order],
+        correlation=np.concatenate([part.correlation for part in parts])[order],
+        names=list(codes.names),
+        threads=list(codes.threads),
+        details=_moved(parts, order),
         distributed=distributed,
         host=decoded.host if isinstance(decoded.host, str) else "",
         has_epoch=base_ns > 0 or float(np.median(begin_ns[kept])) > 1e18,
-        left_out=decoded.left_out + len(events) - len(order),
+        left_out=left_out + len(good) - len(order),
     )
+
+
+def _moved(parts: list[_Part], order: np.ndarray) -> dict[int, Args]:
+    """The parts' details by where their events have come to stand, in that order."""
+    at = np.full(sum(len(part.name) for part in parts), -1, np.int64)
+    at[order] = np.arange(len(order))
+    found, before = {}, 0
+    for part in parts:
+        for position, details in part.details.items():
+            found[int(at[before + position])] = details
+        before += len(part.name)
+    found.pop(-1, None)
+    return dict(sorted(found.items()))
 
 
 def _times(values: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -212,23 +262,19 @@ def _where(event: Event) -> tuple[Any, Any]:
     )
 
 
-def _arguments(
-    events: list[Event],
-    order: np.ndarray,
-    names: list[str],
-    name: np.ndarray,
-    category: np.ndarray,
-) -> tuple[dict[int, Args], np.ndarray]:
-    asked = np.fromiter((text.startswith(ASKED) for text in names), bool, len(names))[name]
+def _arguments(events: list[Event], category: np.ndarray) -> tuple[dict[int, Args], np.ndarray]:
+    """Arguments of those asked for, by position, and what joins a kernel with its launch."""
     on_device = np.isin(category, (Category.RUNTIME, Category.KERNEL, Category.COPY))
-    correlation = np.full(len(order), -1, np.int64)
+    correlation = np.full(len(events), -1, np.int64)
     details = {}
-    for position in np.flatnonzero(asked | on_device).tolist():
-        found = arguments(events[order[position]])
+    wanted = {name for name in {event.name for event in events} if name.startswith(ASKED)}
+    for position, (event, device) in enumerate(zip(events, on_device.tolist(), strict=True)):
+        asked = event.name in wanted
+        found = arguments(event) if asked or device else None
         if found is None:
             continue
         if isinstance(found.correlation, int) and 0 <= found.correlation < 2**62:
             correlation[position] = found.correlation
-        if asked[position]:
+        if asked:
             details[position] = found
     return details, correlation

@@ -1,10 +1,16 @@
-"""Kineto's JSON as Python has it: one small struct per event, arguments left as they lie."""
+"""Kineto's JSON as Python has it: one small struct per event, arguments left as they lie.
+
+Of a large file the structs of a block of events are there at a time: all of them together take
+four times the file's size.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import mmap
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +60,14 @@ class _Root(msgspec.Struct):
     ddpviz: Any = None
 
 
+class _Undecoded(msgspec.Struct):
+    traceEvents: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    distributedInfo: Any = None
+    baseTimeNanoseconds: Any = None
+    host_name: Any = None
+    ddpviz: Any = None
+
+
 class _Lenient(msgspec.Struct):
     traceEvents: Any = msgspec.UNSET
     distributedInfo: Any = None
@@ -64,19 +78,31 @@ class _Lenient(msgspec.Struct):
 
 @dataclasses.dataclass(frozen=True)
 class Decoded:
-    """``left_out``: how many events were not as events are. The others are what the file says of
-    the rank, the clock and the host, unchecked; ``exported``: what ddpviz said of its own."""
+    """``left_out``: how many events were not as events are, in what was already decoded. The others
+    are what the file says of the rank, the clock and the host, unchecked; ``exported``: what ddpviz
+    said of its own."""
 
-    events: list[Event]
+    events: Sequence[Event | msgspec.Raw]
     left_out: int
     distributed: Any
     base_ns: Any
     host: Any
     exported: Any = None
 
+    def blocks(self) -> Iterator[tuple[list[Event], int]]:
+        """All events, so many at a time, and how many of the block were not as events are."""
+        rest = iter(self.events)
+        while block := list(itertools.islice(rest, _BLOCK)):
+            found = [one if isinstance(one, Event) else _event(one) for one in block]
+            good = [one for one in found if one is not None]
+            yield good, len(block) - len(good)
 
+
+#: Events that are decoded at a time, and from how many bytes on they are.
+_BLOCK, _LARGE_BYTES = 200_000, 200_000_000
 _ROOT = msgspec.json.Decoder(_Root)
 _LIST = msgspec.json.Decoder(list[Event])
+_UNDECODED = msgspec.json.Decoder(_Undecoded)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(Event)
 _ARGS = msgspec.json.Decoder(Args)
@@ -110,10 +136,18 @@ def arguments(event: Event) -> Args | None:
         return None
 
 
+def _event(raw: msgspec.Raw) -> Event | None:
+    try:
+        return _EVENT.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _decode(path: Path, data: bytes | mmap.mmap | memoryview) -> Decoded:
+    large = len(data) >= _LARGE_BYTES
     if bytes(data[:64]).lstrip()[:1] == b"[":
-        return Decoded(_LIST.decode(data), 0, None, None, None)
-    root = _ROOT.decode(data)
+        return Decoded((_RAWS if large else _LIST).decode(data), 0, None, None, None)
+    root: _Root | _Undecoded = (_UNDECODED if large else _ROOT).decode(data)
     if isinstance(root.traceEvents, msgspec.UnsetType):
         raise NoEvents(
             f"found JSON without traceEvents in {path}, expected a profiler trace: check the file"
@@ -144,12 +178,7 @@ def _tolerantly(path: Path, data: bytes | mmap.mmap | memoryview) -> Decoded:
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MemoryError) as error:
         raise _broken(path, error) from None
-    events = []
-    for raw in raws:
-        try:
-            events.append(_EVENT.decode(raw))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
+    events = [event for event in map(_event, raws) if event is not None]
     if raws and not events:
         raise TraceError(
             f"found no event among the {len(raws)} traceEvents of {path}, expected a profiler "

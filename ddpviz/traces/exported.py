@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ddpviz.traces.writing import FIELDS
 class Exported:
     path: Path
     about: dict[str, Any]
-    events: list[Event]
+    events: Iterable[Event]
 
 
 class _Args(msgspec.Struct):

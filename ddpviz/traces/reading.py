@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -58,7 +59,8 @@ def read_file(path: Path) -> Trace | Dump | Exported:
             raise
         return dump
     if isinstance(decoded.exported, dict):
-        return Exported(path, decoded.exported, decoded.events)
+        events = itertools.chain.from_iterable(block for block, _ in decoded.blocks())
+        return Exported(path, decoded.exported, events)
     return columns(path, decoded, _distributed(decoded.distributed))
 
 

@@ -138,10 +138,10 @@ def _title(by_rank: dict[int, list[Row]], step: int) -> str:
     rest_ms, whole_ms = mine[0]["rest_ms"], sum(row["wait_ms"] for row in known)
     if whole_ms > 0:
         longest = max(known, key=lambda row: row["wait_ms"])
-        whom = f"for bucket {longest['bucket']}"
+        whom = f" for bucket {longest['bucket']}"
         if longest["wait_ms"] < 0.95 * whole_ms:
-            whom = f"most for bucket {longest['bucket']} ({duration(longest['wait_ms'])})"
-        took += f": {duration(whole_ms)} waiting {whom}"
+            whom = f", longest for bucket {longest['bucket']} ({duration(longest['wait_ms'])})"
+        took += f": {duration(whole_ms)} of it waiting{whom}"
     else:
         took += " and waited for nothing"
     if not math.isnan(rest_ms):

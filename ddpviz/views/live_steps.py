@@ -14,7 +14,7 @@ from ddpviz.views.live import HISTORY_STEPS, Change
 from ddpviz.views.text import count
 
 #: A view shows at least this many steps, so that the first bars are not as wide as the figure.
-_FEWEST_STEPS = 20
+_FEWEST_STEPS = 8
 #: The axis holds this many times the median: a first step that allocates would flatten the rest.
 _CUT_AT_MEDIANS = 4.0
 #: Ranks that a hover names.

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 import ddpviz
-from ddpviz.traces import TraceError, read
+from ddpviz.traces import TraceError, decoding, read
+from ddpviz.traces.columns import Trace
+from ddpviz.traces.reading import read_file
 from tests.traces.made import event, trace, written
 
 
@@ -106,6 +108,26 @@ def test_every_form_is_read(tmp_path: Path, write: Callable[[Path, Any], Any]) -
     (path,) = tmp_path.iterdir()
     assert rows(path) == EXPECTED
     assert rows(tmp_path) == EXPECTED  # its directory, too
+
+
+@pytest.mark.parametrize("write", [written, as_list, in_ns, with_odd_events])
+def test_a_large_file_is_decoded_in_blocks(
+    tmp_path: Path, write: Callable[[Path, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.rank0.json"
+    write(path, trace(0))
+    at_once, whole = read_file(path), rows(path)
+    monkeypatch.setattr(decoding, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(decoding, "_BLOCK", 7)
+    in_blocks = read_file(path)
+    assert isinstance(at_once, Trace) and isinstance(in_blocks, Trace)
+    assert rows(path) == whole
+    assert (in_blocks.begin_ns == at_once.begin_ns).all()
+    assert list(map(in_blocks.text, range(len(in_blocks)))) == list(
+        map(at_once.text, range(len(at_once)))
+    )
+    assert in_blocks.details == at_once.details and len(at_once.details) > 3
+    assert in_blocks.left_out == at_once.left_out
 
 
 def test_times_are_since_the_epoch_to_the_nanosecond(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ddpviz
@@ -112,3 +113,20 @@ def test_a_changed_export_is_one_sentence(tmp_path: Path, change: Any, said: str
     path.write_text(json.dumps(root))
     with pytest.raises(TraceError, match=said):
         ddpviz.load(path)
+
+
+def test_as_parquet_every_record_is_a_row_in_words(tmp_path: Path) -> None:
+    recording = sample_recording(ranks=3)
+    recording.save(tmp_path / "run")
+    done = command("export", str(tmp_path / "run"), "-o", str(tmp_path / "run.parquet"))
+    assert done.returncode == 0, done.stderr
+    table = pd.read_parquet(tmp_path / "run.parquet")
+    assert len(table) == len(recording)
+    launched = table[table["kind"] == "collective_launched"]
+    ours = recording.collectives()
+    assert launched.groupby("rank").size().tolist() == ours.groupby("rank").size().tolist()
+    assert set(launched["cause"]) == set(ours["cause"])
+    buckets = launched[launched["cause"] == "bucket"]
+    assert set(buckets["label"]) == {"allreduce float32"}
+    records = recording.records(kinds=Kind.COLLECTIVE_LAUNCHED)
+    assert sorted(launched["begin_ns"]) == sorted(records["begin_ns"].tolist())

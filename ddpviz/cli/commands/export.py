@@ -1,4 +1,4 @@
-"""``ddpviz export``: a recording as Chrome's JSON, for Perfetto."""
+"""``ddpviz export``: a recording as Chrome's JSON, for Perfetto, or as a Parquet table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from ddpviz.cli.errors import CommandError
 
 NAME = "export"
-SUMMARY = "a recording or traces: as Chrome's JSON, for Perfetto"
+SUMMARY = "a recording or traces: as Chrome's JSON, for Perfetto, or as Parquet"
 DESCRIPTION = (
     "Write a recording, or traces put on one clock, as JSON that Perfetto and chrome://tracing "
-    "open: a process per rank, flows from gradient to bucket to collective."
+    "open: a process per rank, flows from gradient to bucket to collective. With a name that ends "
+    "in .parquet, as a table with a row per record."
 )
 EXAMPLE = "ddpviz export runs/first -o first.json.gz"
+_ENDINGS = (".json", ".json.gz", ".parquet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,17 +23,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recording", type=Path, metavar="RECORDING", help="its folder, a trace, or a folder of them"
     )
     parser.add_argument(
-        "-o", "--out", type=Path, required=True, metavar="FILE", help="a new .json or .json.gz"
+        "-o",
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a new .json, .json.gz or .parquet",
     )
 
 
 def run(options: argparse.Namespace) -> None:
     import ddpviz
+    from ddpviz.export.parquet import write_parquet
     from ddpviz.traces.writing import write_chrome
 
     out: Path = options.out
-    if not out.name.endswith((".json", ".json.gz")):
-        raise CommandError(f"found {out} to write to, expected a name ending in .json or .json.gz")
+    if not out.name.endswith(_ENDINGS):
+        expected = f"{', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
+        raise CommandError(f"found {out} to write to, expected a name ending in {expected}")
     if out.exists():
         raise CommandError(f"found a file at {out} already: give another name")
     try:
@@ -39,7 +48,8 @@ def run(options: argparse.Namespace) -> None:
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
     try:
-        write_chrome(recording, out)
+        write = write_parquet if out.suffix == ".parquet" else write_chrome
+        write(recording, out)
     except OSError as error:
         raise CommandError(f"cannot write {out}: {error.strerror}") from None
     print(f"{len(recording)} records of {len(recording.ranks)} ranks are in {out}")

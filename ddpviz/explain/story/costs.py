@@ -306,7 +306,8 @@ def _communication(here: Facts, known: dict[str, Cost]) -> Iterator[str]:
         yield "buckets go out in the order in which they fill: none waits for an earlier one"
     if len(here.run.layouts) == 1 and len(here.steps) > 1:
         plan = here.run.layouts[0]
-        yield f"the bucket plan is the same in all steps: {len(plan.sizes)} buckets"
+        buckets = "1 bucket" if len(plan.sizes) == 1 else f"{len(plan.sizes)} buckets"
+        yield f"the bucket plan is the same in all steps: {buckets}"
     worst = max((one.spread_ns for one in here.skews), default=None)
     if worst is not None and worst / 1e6 < 0.02 * here.step_ms:
         yield f"ranks come to their collectives within {format_duration(worst)} of each other"
