@@ -11,15 +11,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # torch is pinned there: unpinned, pip takes the newest build, which is several GB with CUDA.
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt --editable
 
-# What the build of labextension/ leaves: the lab extension, and the explorer of a cell's output.
+# What the build of labextension/ leaves: the lab extension, the explorer of a cell's output, and
+# what a deck of slides runs on.
 EXTENSION := ddpviz/labextension/static/style.js
 EXPLORER := ddpviz/explorer/static/explorer.js
+DECK := ddpviz/export/static/deck.js
 EXTENSION_SOURCES := $(shell find labextension/src labextension/style labextension/schema \
 	labextension/scripts -type f ! -name notebooks.json)
 SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test lint format pytest chromium wheel clean
+.PHONY: help demo lab test lint gpu format pytest chromium wheel clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
@@ -27,7 +29,7 @@ help:  ## what there is to make
 demo: $(VENV)/installed  ## train on two real ranks; leave a recording and timeline.html
 	$(BIN)/ddpviz demo
 
-lab: $(VENV)/installed $(EXTENSION) $(EXPLORER)  ## JupyterLab with the extension, at the tour
+lab: $(VENV)/installed $(EXTENSION) $(EXPLORER) $(DECK)  ## JupyterLab with the extension, at the tour
 	$(BIN)/ddpviz lab runs $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: lint pytest  ## install what tests need, check the style and the types, run the tests
@@ -38,13 +40,20 @@ lint: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## ruff, 
 	$(BIN)/mypy
 	cd labextension && jlpm check
 
-pytest: $(VENV)/installed-dev $(EXTENSION) $(EXPLORER) chromium
+pytest: $(VENV)/installed-dev $(EXTENSION) $(EXPLORER) $(DECK) chromium
 	$(BIN)/python -m pytest
+
+gpu:  ## on a machine with GPUs, with its own torch and what ddpviz needs: tests, and the cost there
+	$(PYTHON) -m pytest tests/gpu
+	$(PYTHON) -m benchmarks.gpu
 
 format: $(VENV)/installed-dev labextension/node_modules/.yarn-state.yml  ## let ruff, eslint and prettier rewrite
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	cd labextension && jlpm fix
+
+screenshots: $(VENV)/installed-dev $(EXTENSION) $(EXPLORER) $(DECK) chromium  ## docs/: the README's pictures, from a real session
+	$(BIN)/python -m screenshots
 
 wheel: $(VENV)/installed-dev  ## dist/: a wheel and an sdist
 	$(BIN)/python -m build
@@ -52,6 +61,7 @@ wheel: $(VENV)/installed-dev  ## dist/: a wheel and an sdist
 clean:  ## remove what was installed and built, but not runs/
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
 	rm -rf ddpviz/labextension ddpviz/explorer/static labextension/lib labextension/node_modules labextension/.yarn
+	rm -rf ddpviz/export/static ddpviz/export/templates/ddpviz-slides/static
 	rm -f labextension/src/notebooks.json
 
 # --- what the targets above need ------------------------------------------------------------------
@@ -84,7 +94,7 @@ $(EXTENSION): $(EXTENSION_SOURCES) labextension/package.json $(wildcard notebook
 	cd labextension && jlpm build:prod
 	touch $@
 
-$(EXPLORER): $(EXTENSION)
+$(EXPLORER) $(DECK): $(EXTENSION)
 	test -e $@ || (cd labextension && jlpm build:bundle)
 	touch $@
 

@@ -1,7 +1,7 @@
 """ddpviz shows what PyTorch's DistributedDataParallel really does, while it does it.
 
-The public surface: :class:`Session`, :func:`attach`, :func:`load`. Names load when first used, so
-``import ddpviz`` imports neither torch nor anything of Jupyter.
+The public surface: :class:`Session`, :func:`attach`, :func:`load`, :func:`output_notebook`. Names
+load when first used, so ``import ddpviz`` imports neither torch nor anything of Jupyter.
 """
 
 from __future__ import annotations
@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_HOMES = {"Session": "engines", "attach": "attachment", "load": "loading"}
-__all__ = ["Session", "__version__", "attach", "load"]
+_HOMES = {
+    "Schedule": "probe.schedule",
+    "Session": "engines",
+    "attach": "attachment",
+    "load": "loading",
+    "output_notebook": "export.notebook",
+}
+__all__ = ["Schedule", "Session", "__version__", "attach", "load", "output_notebook"]
 
 if TYPE_CHECKING:
     from ddpviz.attachment import attach
     from ddpviz.engines import Session
+    from ddpviz.export.notebook import output_notebook
     from ddpviz.loading import load
+    from ddpviz.probe.schedule import Schedule
 
 
 def __getattr__(name: str) -> Any:

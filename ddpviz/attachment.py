@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,9 +18,14 @@ import torch
 import torch.distributed as dist
 
 from ddpviz.events import LEVELS
-from ddpviz.probe.fingerprints import check_every
+from ddpviz.on_signal import OnSignal
 from ddpviz.probe.recorder import Recorder, check_free, check_module
-from ddpviz.recording import RankWriter, Recording, ring_path
+from ddpviz.probe.schedule import Schedule, schedule
+from ddpviz.probe.stall import STALL_S, check_limit, stack_of
+from ddpviz.recording import RankWriter, Recording, load, ring_path
+
+#: The newest records are enough to tell who waits: of a long run not all is read.
+_ENOUGH_RECORDS = 200_000
 
 
 class Attachment:
@@ -30,6 +36,7 @@ class Attachment:
         #: The records in memory, where no ``out`` was given.
         self.recording = recording
         self.out = out
+        self._on_signal = OnSignal(self._told)
         self._pid = os.getpid()
         atexit.register(self.close)
 
@@ -42,7 +49,26 @@ class Attachment:
         if os.getpid() != self._pid:  # a forked child ends: the recording is its parent's
             return
         atexit.unregister(self.close)
+        self._on_signal.close()
         self.recorder.close()
+
+    def _told(self) -> str:
+        """What SIGUSR1 prints: of all ranks whose records are here."""
+        from ddpviz.analysis.waiting import told, waiting
+        from ddpviz.analysis.waiting.own_code import own_line
+
+        self.recorder.stalls.look(at_once=True)
+        self.recorder.flush()
+        recording = self.recording or load(self.out or "", bound=_ENOUGH_RECORDS)
+        if text := told(waiting(recording, time.time_ns())):
+            return text
+        at = own_line(stack_of(self.recorder.stalls.thread))
+        where = f"it is at {at.file}:{at.line} in {at.function}" if at else "its thread has ended"
+        return f"rank {self.recorder.rank} is in no collective, and no other rank waits: {where}"
+
+    def fingerprint(self) -> None:
+        """Sample the next step, whatever the schedule. To be called on every rank."""
+        self.recorder.fingerprint_next_step()
 
     def __repr__(self) -> str:
         where = "in memory" if self.out is None else f"to {self.out}"
@@ -66,22 +92,33 @@ class Attachment:
 
 
 def attach(
-    modules: Any, out: str | Path | None = None, *, level: str = "default", fingerprints: int = 0
+    modules: Any,
+    out: str | Path | None = None,
+    *,
+    level: str = "default",
+    fingerprints: int | Schedule = 0,
+    stall_s: float = STALL_S,
 ) -> Attachment:
     """Record a DistributedDataParallel module (or several) from now on.
 
     ``out``: a directory, the same on every rank of a host, new or empty of this rank's files;
     None keeps the records in memory (``attachment.recording``). ``level``: "default", or "summary"
-    without the parts of a forward and without when each gradient was ready. ``fingerprints``: in
+    without the parts of a forward and without when each gradient was ready, or "detail" with when
+    it was there on a GPU, for a Python call each. ``fingerprints``: in
     every so many steps (0: in none) hash parameters, gradients and buffers, so that
-    ``recording.replicas()`` tells whether they are equal on all ranks; that reads each of them,
-    and on CUDA the host waits for it. Call it on every rank, with the same arguments, between two
-    steps; DDP modules built while attached are recorded as well.
+    ``recording.replicas()`` tells whether they are equal on all ranks, and ``recording.audit()``
+    what is wrong; that reads each of them, and on CUDA the host waits for it. A
+    :class:`ddpviz.Schedule` samples the first few steps, too; ``attachment.fingerprint()`` the next
+    one. ``stall_s``: a rank that is in one collective, or silent, for
+    so many seconds notes in which and at which line, for ``recording.waiting()``; 0 for never.
+    SIGUSR1 prints what everyone waits for, as far as the records are in ``out``.
+    Call it on every rank, with the same arguments, between two steps; DDP modules built while
+    attached are recorded as well.
 
-    Raises TypeError for anything but DDP modules, ValueError for an unknown level or how often,
-    RuntimeError where this process is being recorded already, FileExistsError where ``out`` holds
-    this rank's recording: only ranks that torchrun has restarted go on there, their steps after
-    those of before. Whatever goes wrong, no file of this rank is left in ``out`` that was not
+    Raises TypeError for anything but DDP modules, ValueError for an unknown level, how often or how
+    long, RuntimeError where this process is being recorded already, FileExistsError where ``out``
+    holds this rank's recording: only ranks that torchrun has restarted go on there, their steps
+    after those of before. Whatever goes wrong, no file of this rank is left in ``out`` that was not
     there.
     """
     found = (
@@ -91,18 +128,19 @@ def attach(
         check_module(module)
     if level not in LEVELS:
         raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
-    check_every(fingerprints)
+    fingerprints = schedule(fingerprints)
+    check_limit(stall_s)
     check_free()
+    how: dict[str, Any] = {"level": level, "fingerprints": fingerprints, "stall_s": stall_s}
     if out is not None:
-        recorder = _to_directory(Path(out), level, fingerprints, found)
-        return Attachment(recorder, None, Path(out))
+        return Attachment(_to_directory(Path(out), how, found), None, Path(out))
     recording = Recording()
-    recorder = Recorder(sinks=[recording.append], level=level, fingerprints=fingerprints)
+    recorder = Recorder(sinks=[recording.append], **how)
     _follow(recorder, found)
     return Attachment(recorder, recording, None)
 
 
-def _to_directory(out: Path, level: str, fingerprints: int, modules: list[Any]) -> Recorder:
+def _to_directory(out: Path, how: dict[str, Any], modules: list[Any]) -> Recorder:
     rank = dist.get_rank() if dist.is_initialized() else 0
     ours = f"rank-{rank:04d}.*"
     before = list(out.glob(ours))
@@ -115,12 +153,7 @@ def _to_directory(out: Path, level: str, fingerprints: int, modules: list[Any]) 
     try:
         writer = RankWriter(out, rank)
         try:
-            recorder = Recorder(
-                sinks=[writer],
-                level=level,
-                ring_path=ring_path(out, rank),
-                fingerprints=fingerprints,
-            )
+            recorder = Recorder(sinks=[writer], ring_path=ring_path(out, rank), **how)
         except BaseException:
             writer.close()
             raise

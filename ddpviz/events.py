@@ -55,8 +55,9 @@ RECORD = np.dtype(
 RECORD_STRUCT = struct.Struct("<qqqiiiiHHHBBBBBB")
 assert RECORD_STRUCT.size == RECORD.itemsize == 52
 
-#: How much a recorder takes down: per step, or per parameter and bucket too.
-LEVELS = ("summary", "default")
+#: How much a recorder takes down: per step, or per parameter and bucket too, or when each gradient
+#: was there on the GPU as well.
+LEVELS = ("summary", "default", "detail")
 
 NO_MODULE = 255
 NO_GROUP = 255
@@ -87,7 +88,8 @@ class Kind(enum.IntEnum):
     #: The first DDP forward with gradients since the last step begins; the optimizer's step ends.
     #: Or an explicit ``recorder.step()`` block, where one step has several optimizers.
     STEP = 16
-    #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD, SYNC_DUE, SINK.
+    #: ``DDP.forward`` entered; left. Flags NO_SYNC, NO_GRAD, SYNC_DUE, SINK. ``label``: what it
+    #: raised, with flag FAILED.
     FORWARD = 17
     #: ``DDP.forward`` entered; ``DDP._run_ddp_forward`` entered: what DDP does before the module.
     PRE_FORWARD = 18
@@ -102,8 +104,10 @@ class Kind(enum.IntEnum):
     PREPARE_FOR_BACKWARD = 22
     #: The autograd engine was entered; left (finalize included). Once per ``backward()`` or
     #: ``grad()`` that is not nested; ``module``/``iteration``: the one last prepared for it.
+    #: ``label``: what it raised, with flag FAILED.
     BACKWARD = 23
-    #: A point: the Reducer marked parameter ``index`` ready (``get_backward_stats()``, C++ clock).
+    #: A point: the Reducer marked parameter ``index`` ready (``get_backward_stats()``, C++ clock:
+    #: on a GPU, when that was enqueued). At level "detail" a second one has the GPU's time.
     GRAD_READY = 24
     #: All gradients are local and final callbacks begin; ``finalize_backward`` has returned
     #: (``queue_callback`` before and after it). ``index``: buckets launched.
@@ -117,6 +121,11 @@ class Kind(enum.IntEnum):
     #: ``DDP._find_common_rank`` entered; left (Join only). ``index``: the rank it chose; ``cause``:
     #: for what, BUFFERS or JOIN (the final model).
     COMMON_RANK = 29
+    #: An optimizer steps with gradients of the module that were never reduced: the first backward
+    #: began that left them so; the optimizer's step began. ``index``: how many such backwards since
+    #: the last reduction or step; ``sequence``: DDP forwards with gradients since the last step;
+    #: ``label``: the optimizer's class; flag NO_SYNC: the last of these forwards was in no_sync.
+    UNREDUCED = 30
 
     # Collectives: two points joined by (rank, group, sequence).
     #: A collective is handed to the process group (tap, host clock). ``sequence``: its number in
@@ -149,7 +158,11 @@ class Kind(enum.IntEnum):
     #: Written when it begins, with an ``end_ns`` of 0, and once more when it has ended.
     COMPILE = 67
 
-    # Reserved for later issues, numbered now so that files stay readable.
+    # On a device the records of spans above have its times; this is the host's side of each.
+    #: The host began, and ended, to enqueue a span. ``index``: the span's kind.
+    HOST = 68
+
+    # Never written so far: what a rank hangs in is a note (:class:`Stall`), as it has a stack.
     STALL = 66
 
 
@@ -184,7 +197,7 @@ class Clock(enum.IntEnum):
 
     HOST = 0  # time.time_ns
     REDUCER = 1  # the Reducer's own C++ clock (system clock), epoch
-    CUDA = 2  # CUDA events anchored to the host clock
+    CUDA = 2  # events in the device's streams, anchored to the host clock in every step
     PROFILER = 3  # an imported trace
 
 
@@ -355,7 +368,9 @@ class Fingerprints:
     """What a rank's tensors held at one moment of a step: one entry each, in the Module's order.
 
     ``what``: "parameters" and "buffers" (after the step), "gradients" (after the backward that
-    reduced them), "buffers before" and "buffers after" (around their sync). ``hashes``: 16 hex
+    reduced them), "applied" (the gradients that the optimizer steps with, where they are not those
+    any more, or none were reduced), "buffers before" and "buffers after" (around their sync),
+    "initial parameters" and "initial buffers" (as recording begins, step -1). ``hashes``: 16 hex
     digits, equal if and only if the bytes are (as far as 64 bits can tell), "" for a tensor that
     is not there (a gradient of None). ``norms``: Euclidean, in float64; None where it is not
     finite, or there is no tensor. ``nonfinite``: how many elements are NaN or infinite.
@@ -369,6 +384,71 @@ class Fingerprints:
     hashes: tuple[str, ...]
     norms: tuple[float | None, ...]
     nonfinite: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parted:
+    """How the module's parameters part from those that its Reducer has had since it was built.
+
+    ``replaced``: names under which there is another tensor now; ``added``: parameters that want a
+    gradient and that the Reducer does not have; ``idle``: that it waits for, and that are frozen
+    now or in the module no more. Written when it changes, so it holds from ``step`` on.
+    """
+
+    module: int
+    step: int
+    time_ns: int
+    replaced: tuple[str, ...]
+    added: tuple[str, ...]
+    idle: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Strides:
+    """Parameters whose gradients lie otherwise in memory than in their bucket, so that each is
+    copied element by element. ``bytes``: theirs. Written when it changes."""
+
+    module: int
+    step: int
+    time_ns: int
+    names: tuple[str, ...]
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Projections:
+    """Each bucket's products with a few fixed vectors: linear, so those of a mean are the mean.
+
+    ``what``: "local", as a comm hook written in Python was given the bucket, or "reduced", as the
+    backward left it. ``values``: of each bucket in launch order ``len(values) / buckets`` numbers.
+    """
+
+    module: int
+    step: int
+    iteration: int
+    time_ns: int
+    what: str
+    buckets: int
+    values: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Variables of the process's environment that decide about collectives, by name."""
+
+    rank: int
+    time_ns: int
+    values: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class StateRead:
+    """Somebody asked this rank for the module's ``state_dict()``."""
+
+    module: int
+    step: int
+    iteration: int
+    time_ns: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -517,6 +597,62 @@ class Recompile:
     reasons: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class StackLine:
+    """A Python line that a thread is at. ``text``: of the source, "" where it cannot be read."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Stall:
+    """A rank is in a collective, or out of any and silent, for longer than the watch's limit.
+
+    ``since_ns``: the collective's launch, else the last time something was recorded; the first
+    note comes at the limit, the next ones after twice, four times, … as long. ``group``,
+    ``sequence``: of the oldest open collective; :data:`NO_GROUP` and -1 for none. ``device``: what
+    NCCL's flight recorder says of it, "" where there is none. ``stack``: of the training thread,
+    the innermost call first.
+    """
+
+    rank: int
+    step: int
+    time_ns: int
+    since_ns: int
+    group: int
+    sequence: int
+    device: str
+    stack: tuple[StackLine, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceClock:
+    """How a device's times (:attr:`Clock.CUDA`) were put on the host's clock.
+
+    ``resolution_ns``: of the device's events; ``uncertainty_ns``: of an anchor, the longest of
+    late; ``drift_ppm``: how much faster the device's clock ran since the note before. It needs no
+    correction, as times count from an anchor of the same step.
+    """
+
+    rank: int
+    time_ns: int
+    device: str
+    resolution_ns: int
+    uncertainty_ns: int
+    drift_ppm: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """A rank stopped recording, in order: it launches no more collectives that anyone sees."""
+
+    rank: int
+    time_ns: int
+
+
 Note: TypeAlias = (
     Label
     | Process
@@ -529,12 +665,20 @@ Note: TypeAlias = (
     | Unused
     | Buffers
     | Fingerprints
+    | Parted
+    | Strides
+    | Projections
+    | Environment
+    | StateRead
     | Walk
     | Compiled
     | Graph
     | Split
     | GraphBreak
     | Recompile
+    | Stall
+    | DeviceClock
+    | Ended
 )
 _NOTES: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Note)}
 _NESTED: dict[str, dict[Any, Any]] = {
@@ -544,6 +688,7 @@ _NESTED: dict[str, dict[Any, Any]] = {
     "frames": {Walk: Frame},
     "arguments": {Graph: Argument},
     "parts": {Split: Part},
+    "stack": {Stall: StackLine},
 }
 
 

@@ -26,6 +26,9 @@ def load(
     """
     from ddpviz import traces
 
+    whole = isinstance(rank, int) and not isinstance(rank, bool)
+    if rank is not None and not (whole and 0 <= rank <= traces.MOST_RANKS):
+        raise ValueError(f"found rank={rank!r}, expected a number from 0 to {traces.MOST_RANKS}")
     if isinstance(path, (str, Path)) and not traces.is_trace(Path(path)):
         return load_recording(path, bound)
     return traces.read(path, rank).recording

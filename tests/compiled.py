@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpviz.events import Batch
+from ddpviz.recording import Recording
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
 
@@ -204,6 +205,16 @@ def every_case(rank: int, world_size: int, names: list[str]) -> dict[tuple[str, 
     flights = scenarios.flights([one["span_ns"] for one in found.values()])
     for one, entries in zip(found.values(), flights, strict=True):
         one["collectives"] = [scenarios.shape(entry) for entry in entries]
+    return found
+
+
+@functools.cache
+def recording(case: str) -> Recording:
+    """What was recorded of a case."""
+    found = Recording()
+    for outcome in outcomes():
+        for batch in outcome[case, True]["batches"]:
+            found.append(batch)
     return found
 
 

@@ -25,10 +25,12 @@ from ddpviz.analysis.replicas import replicas
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.steps import steps
 from ddpviz.analysis.units import format_bytes, format_duration
+from ddpviz.analysis.waiting import Waiting, waiting
 
 __all__ = [
     "Comparison",
     "Source",
+    "Waiting",
     "borders",
     "buckets",
     "buffer_values",
@@ -49,4 +51,5 @@ __all__ = [
     "plans",
     "replicas",
     "steps",
+    "waiting",
 ]

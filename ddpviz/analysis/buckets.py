@@ -25,7 +25,7 @@ from ddpviz.analysis.tables import (
     split_run_keys,
     table,
 )
-from ddpviz.events import Cause, Flag, Kind
+from ddpviz.events import Cause, Clock, Flag, Kind
 
 _SCHEMA = {
     "step": "int64",
@@ -72,9 +72,10 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     Stretches between them in ms, NaN where a mark is unknown: ``filling_ms``,
     ``head_of_line_ms`` (0 for the first bucket), ``launch_delay_ms`` (the Reducer copies the last
     gradient into the bucket and launches it, which is recorded once Python's GIL is free),
-    ``wait_for_rank_ms``, ``transfer_ms``. The last two compare ranks, so they need one clock that
-    saw the transfer: where ``unsplit`` gives a reason they are NaN, and what is known is the whole
-    from launch to completion.
+    ``wait_for_rank_ms``, ``transfer_ms``. With times of a device, ``launched_ns`` is when its
+    stream had the bucket's gradients; when each came is known there at level "detail" only. The
+    last two compare ranks, so they need one clock that saw the transfer: where ``unsplit`` gives a
+    reason they are NaN, and what is known is the whole from launch to completion.
 
     ``bytes``, ``parameters``: by the plan of that iteration, without one the bytes sent and 0.
     ``last_parameter``: whose gradient came last, "" where unknown. ``last_rank``: who launched
@@ -112,7 +113,11 @@ def bucket_rows(
     ready = source.records(kinds=Kind.GRAD_READY, steps=listed(step))
     ready = ready[ready["module"] < SHARED_ID]
     finalize = source.records(kinds=Kind.FINALIZE, steps=listed(step))
-    of_reduced, of_ready = run_keys(reduced), run_keys(ready)
+    of_reduced = run_keys(reduced)
+    # The Reducer's own clock is the host's: on a device it says when gradients were enqueued.
+    on_device = np.isin(run_keys(ready), of_reduced[reduced["clock"] == Clock.CUDA])
+    ready = ready[~on_device | (ready["clock"] == Clock.CUDA)]
+    of_ready = run_keys(ready)
     runs = np.unique(np.concatenate([of_reduced, of_ready]))
     plan = index.at(runs)
     copied_ns = _finalized_ns(finalize, runs)

@@ -12,21 +12,24 @@ from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, find, listed, pick, segments, stacked
-from ddpviz.events import Cause, Flag, Kind
+from ddpviz.events import Cause, Clock, Flag, Kind
 
 
 def calls(source: Source, step: int | None = None) -> np.ndarray:
     """One RECORD per collective of a rank: ``begin_ns`` its launch, ``end_ns`` its completion.
 
-    ``end_ns`` is 0 where it never completed: the launch alone was recorded, or it failed. Where the
-    training thread is known to have had it before its completion was recorded, it is that moment,
-    and ``flags`` has DERIVED (:func:`ddpviz.analysis.ends.bounded`). In the order of rank and
-    launch.
+    With times of a device both are its stream's. ``end_ns`` is 0 where it never completed: the
+    launch alone was recorded, or it failed. Where the training thread is known to have had it
+    before its completion was recorded, it is that moment, and ``flags`` has DERIVED
+    (:func:`ddpviz.analysis.ends.bounded`). In the order of rank and launch.
     """
     steps = listed(step)
     done = source.records(kinds=Kind.COLLECTIVE_DONE, steps=steps)
     launched = source.records(kinds=Kind.COLLECTIVE_LAUNCHED, steps=steps).copy()
     launched["end_ns"] = 0
+    on_device = done[done["clock"] == Clock.CUDA]
+    if len(on_device):  # its launch there is when the stream came to it, not when the host did
+        launched = launched[~np.isin(_call_keys(launched), _call_keys(on_device))]
     both = stacked(done, launched)  # a completion repeats its launch: it comes first
     both["end_ns"][(both["flags"] & Flag.FAILED) != 0] = 0
     # Group and number alone would make one call of those of several groups that share an id.

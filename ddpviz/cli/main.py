@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import ddpviz
-from ddpviz.cli.commands import claims, demo, explain, export, lab, show
+from ddpviz.cli.commands import audit, claims, demo, explain, export, lab, pictures, show, slides
 from ddpviz.cli.errors import CommandError
+from ddpviz.cli.printable import printable
 
 #: Exit status of a command that could not do what was asked.
 FAILED = 2
 #: As a shell has it for a command that SIGINT ended.
 INTERRUPTED = 130
 
-_COMMANDS = (demo, show, explain, claims, export, lab)
+_COMMANDS = (demo, show, audit, slides, pictures, explain, claims, export, lab)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -30,33 +31,46 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``ddpviz`` with these arguments (by default the process's own); return its exit status.
 
-    0: done; 2: it could not be done, and stderr says why in one line; 130: interrupted.
+    0: done; 1: done, and the audit found something; 2: it could not be done, and stderr says why
+    in one line; 130: interrupted.
     """
     options = _parser().parse_args(arguments)
+    status = 0
     try:
-        options.run(options)
+        status = options.run(options) or 0
         sys.stdout.flush()
     except CommandError as error:
-        sentence = " ".join(str(error).splitlines())  # a path may have a newline
+        sentence = printable(" ".join(str(error).splitlines()))  # a path may have a newline
         print(f"ddpviz {options.command}: {sentence}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:  # before what follows: it is an OSError
         # The reader (head, less) has seen enough; nothing may be flushed to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.filename is not None:
+            return _defect(options.command, error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"ddpviz {options.command}: cannot print: {error.strerror}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print(f"ddpviz {options.command}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        if os.environ.get("DDPVIZ_TRACEBACK"):
-            raise
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        print(
-            f"ddpviz {options.command}: could not go on ({said}): damaged files, or a defect of "
-            "ddpviz; DDPVIZ_TRACEBACK=1 shows where",
-            file=sys.stderr,
-        )
-        return FAILED
-    return 0
+        return _defect(options.command, error)
+    return status
+
+
+def _defect(command: str, error: Exception) -> int:
+    """What nobody thought of, in one line."""
+    if os.environ.get("DDPVIZ_TRACEBACK"):
+        raise error
+    said = printable(" ".join(f"{type(error).__name__}: {error}".split()))
+    print(
+        f"ddpviz {command}: could not go on ({said}): damaged files, or a defect of ddpviz; "
+        "DDPVIZ_TRACEBACK=1 shows where",
+        file=sys.stderr,
+    )
+    return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

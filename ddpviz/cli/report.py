@@ -7,8 +7,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddpviz.analysis import plans, steps
+from ddpviz.analysis import plans, steps, waiting
+from ddpviz.analysis.waiting import told
 from ddpviz.cli import text
+from ddpviz.cli.output import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,21 +31,30 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
             "page": None if page is None else str(page),
             "ranks": ranks,
             "remarks": list(recording.remarks),
+            "waiting": _waiting(recording),
             "steps": _rows(steps_table),
             "plans": _rows(plans_table),
         }
         print(json.dumps(found, indent=1))
         return
+    if hung := told(waiting(recording)):
+        say(f"When recording ended, {hung}\n")
     if steps_table is None or plans_table is None:
-        print("No rank recorded anything.")
+        say("No rank recorded anything.")
     else:
-        print(text.steps(steps_table), end="\n\n")
-        print(text.plans(plans_table), end="\n\n")
+        say(f"{text.steps(steps_table)}\n")
+        say(f"{text.plans(plans_table)}\n")
     for remark in recording.remarks:
-        print(f"note       {remark}")
-    print(f"recording  {directory}")
+        say(f"note       {remark}")
+    say(f"recording  {directory}")
     if page is not None:
-        print(f"page       {page}")
+        say(f"page       {page}")
+
+
+def _waiting(recording: Recording) -> dict[str, Any] | None:
+    """What everyone waited for when recording ended, None for nothing."""
+    found = waiting(recording)
+    return {"reason": found.reason, "ranks": _rows(found.table())} if found.ranks else None
 
 
 def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]]:

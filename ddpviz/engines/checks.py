@@ -58,10 +58,10 @@ def steps(given: Any) -> int:
     return _whole("steps", given)
 
 
-def every(given: Any) -> int:
+def every(given: Any, name: str = "every") -> int:
     """In how many steps to take fingerprints once; 0 for never. Raises ConfigurationError."""
     if not _is_number(given) or given != int(given) or given < 0:
-        raise _refuse("every", given, "a whole number from 0 on")
+        raise _refuse(name, given, "a whole number from 0 on")
     return int(given)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ddpviz.engines import checks, compiled
+from ddpviz.engines.alone import Alone
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.settings import Settings
 
@@ -52,8 +53,33 @@ def of_modes(modes: Collection[str], backend: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A mode or a backend to compare by. ``disabled``: why it cannot be, None where it can;
+    ``remark``: what has to be said of it, "" for nothing."""
+
+    name: str
+    disabled: str | None
+    remark: str = ""
+
+
+def choices(session: Session) -> tuple[list[Choice], list[Choice]]:
+    """Modes, eager among them, and backends, as the ranks' torch has them and as the workload is
+    configured. Asks a rank."""
+    why: dict[str, str] = session._ask_first("uncompilable")
+    modes = []
+    for name, given in of_modes((EAGER, *compiled.MODES[1:]), compiled.BACKENDS[0]).items():
+        refused = session.predict(**given).refused
+        leaving = "engines are restarted after it, in each round" if _leaks(given) else ""
+        remarks = compiled.remarks(compiled.Compile(**given), {})
+        remark = "; ".join(filter(None, (*remarks, leaving)))
+        modes.append(Choice(name, why.get(name) or refused, remark))
+    return modes, [Choice(name, why.get(name)) for name in compiled.BACKENDS]
+
+
 def trials(
     session: Session,
+    alone: Alone,
     base: Settings,
     configurations: Mapping[str, Mapping[str, Any]],
     rounds: int,
@@ -68,6 +94,8 @@ def trials(
     for number in range(rounds):
         for name in order if number % 2 == 0 else order[::-1]:
             given = configurations[name]
+            alone.check()
+            alone.progress = f"round {number + 1} of {rounds}, {name}"
             try:
                 session._load(base, dict(given))
             except ConfigurationError as error:

@@ -9,7 +9,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ddpviz.engines.compiled import COMPILE_FIRST, FIRST_CAP_MB, WRAP_FIRST, Compile, first_cap_mb
+from ddpviz.engines.compiled import (
+    BACKENDS,
+    COMPILE_FIRST,
+    FIRST_CAP_MB,
+    MODES,
+    PYTHON,
+    WRAP_FIRST,
+    Compile,
+    first_cap_mb,
+)
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.state import RankState
 
@@ -65,3 +74,44 @@ def backward(state: RankState) -> Iterator[None]:
         state.backward_compiler = torch.compile(backend=state.compile.compile_backend)
     with compiled_autograd._enable(state.backward_compiler):
         yield
+
+
+def unavailable() -> dict[str, str]:
+    """Compile modes and backends that cannot work in this process, by name, and why."""
+    from torch._dynamo import compiled_autograd, config
+
+    found = {}
+    # As `get_optimize_ddp_mode` reads it: by a name up to torch 2.6, later by another.
+    for mode in MODES[1:]:
+        try:
+            with config.patch(optimize_ddp=mode):
+                _mode_now(config)
+        except Exception as error:
+            found[mode] = f"this torch does not take it ({type(error).__name__})"
+    if not hasattr(compiled_autograd, "_enable"):
+        found[PYTHON] = "this torch has no torch._dynamo.compiled_autograd._enable"
+    if why := _no_inductor():
+        found[BACKENDS[0]] = why
+    return found
+
+
+def _mode_now(config: Any) -> Any:
+    import torch._dynamo.utils as utils
+
+    read = getattr(utils, "get_optimize_ddp_mode", None)
+    return (read or config._get_optimize_ddp_mode)()
+
+
+def _no_inductor() -> str:
+    """Why Inductor can make no kernels, "" where it can."""
+    if torch.cuda.is_available():
+        from torch.utils._triton import has_triton
+
+        return "" if has_triton() else "Inductor needs Triton for a GPU, and found none"
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        get_cpp_compiler()
+    except Exception as error:
+        return f"Inductor needs a C++ compiler, and found none ({type(error).__name__})"
+    return ""

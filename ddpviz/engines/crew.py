@@ -58,7 +58,7 @@ class Crew:
         self.leaky = False
         self._backend = backend
         self._join = (seed, str(directory), level)
-        self._fingerprints = 0
+        self._fingerprints = (0, 0)
         self._directory = directory
         self._recording = recording
         self._asked_to_give_up = give_up
@@ -112,15 +112,19 @@ class Crew:
         self.failure, self.members, self.leaky = None, [], False
         self.form()
 
-    def fingerprint(self, every: int) -> None:
-        """Take fingerprints in every so many steps, also after a restart; 0 for none."""
-        self._fingerprints = every
-        self.ask("fingerprint", lambda rank: (every,))
+    def fingerprint(self, every: int, first: int) -> None:
+        """Take fingerprints in every so many steps, and in the first ones; also after a restart."""
+        self._fingerprints = every, first
+        self.ask("fingerprint", lambda rank: (every, first))
+
+    def fingerprint_next_step(self) -> None:
+        """Take fingerprints in the next step."""
+        self.ask("fingerprint_next_step")
 
     @property
     def fingerprints(self) -> int:
         """In how many steps they are taken once; 0 for never."""
-        return self._fingerprints
+        return self._fingerprints[0]
 
     def leave(self) -> RankFailed | None:
         """Let ranks end their records, where all are well: none would wait for another.

@@ -29,7 +29,7 @@ from ddpviz.engines.execution import Execution, Output
 from ddpviz.engines.knobs import Knob, all_knobs
 from ddpviz.engines.loaded import Loaded, facts
 from ddpviz.engines.prediction import Prediction
-from ddpviz.engines.progress import Progress
+from ddpviz.engines.progress import Progress, say
 from ddpviz.engines.settings import Settings
 from ddpviz.engines.status import SessionStatus
 from ddpviz.engines.work import Work, tell
@@ -178,13 +178,18 @@ class Session:
         """End training after the step that runs, and cells that run on ranks. Fine where there is
         nothing to end.
 
-        A step that compiles is waited for; :meth:`restart` from another thread ends it at once, as
-        Ctrl-C does. Raises RankFailed where a rank failed since, or hangs: its engines are then
+        A compilation cannot be interrupted. One that does not end within 5 s ends with its engines;
+        new ones then have the workload, from its step 0, and a line says so: :meth:`status` says
+        it beforehand. Raises RankFailed where a rank failed since, or hangs: its engines are then
         killed.
         """
         work = self._work
-        work.end_what_runs(patient=True)
+        compiling = work.end_what_runs()
         error, work.error = work.error, None
+        if compiling:
+            say(f"stopped while {compiling}: engines were ended, and new ones begin at step 0")
+            self.restart()
+            return
         if error is not None:
             raise error
         work.check()
@@ -313,7 +318,7 @@ class Session:
         apart.
 
         Raises ConfigurationError for an unknown mode or fewer than two configurations, RankFailed
-        where a rank fails.
+        where a rank fails, SessionError where :meth:`stop` ended it.
         """
         self._work.idle("compare")
         base = self._need("compare").settings
@@ -325,12 +330,21 @@ class Session:
                 "as ['eager', 'ddp_optimizer'], or configurations= by name"
             )
         counted = [checks.steps(one) for one in (rounds, steps, warm)]
-        try:
-            found = comparing.trials(self, base, wanted, *counted)
-        finally:
-            if self.failure is None and not self._work.driver.closed:
-                self._load(base, {})
+        with self._work.alone("comparing", "the comparison", "compare") as alone:
+            try:
+                found = comparing.trials(self, alone, base, wanted, *counted)
+            finally:
+                self._put_back(base)
         return self.recording.comparison(found)
+
+    def _put_back(self, settings: Settings) -> None:
+        """Have the workload as it was configured, now or by the next restart."""
+        if self._work.driver.closed:
+            return
+        if self.failure is None:
+            self._load(settings, {})
+        elif self._loaded is not None:
+            self._loaded.settings = settings
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -381,17 +395,25 @@ class Session:
         found: dict[int, str] = self._work.do(lambda: self._crew.ask("checksum"), "checksums")
         return found
 
-    def fingerprints(self, every: int = 1) -> Session:
-        """Have ranks hash parameters, gradients and buffers in every so many steps; 0 for none.
+    def fingerprints(self, every: int = 1, first: int = 0) -> Session:
+        """Have ranks hash parameters, gradients and buffers in every so many steps (0: in none of
+        these), and in the ``first`` so many from now on.
 
         From the next chunk of steps on, also after a restart. ``recording.replicas()`` then tells
-        what is equal on all ranks, and ``recording.buffer_values()`` how buffers drift. No
-        collective is added; a step that is sampled takes longer, as all of it is read once. Raises
-        ConfigurationError for anything but a whole number from 0 on.
+        what is equal on all ranks, ``recording.buffer_values()`` how buffers drift, and
+        ``recording.audit()`` what is wrong. No collective is added; a step that is sampled takes
+        longer, as all of it is read once. Raises ConfigurationError for anything but whole numbers
+        from 0 on.
         """
-        every = checks.every(every)
+        every, first = checks.every(every), checks.every(first, "first")
         self._work.check()
-        self._work.do(lambda: self._crew.fingerprint(every), "fingerprints")
+        self._work.do(lambda: self._crew.fingerprint(every, first), "fingerprints")
+        return self
+
+    def fingerprint(self) -> Session:
+        """Sample the next step that runs, whatever :meth:`fingerprints` said."""
+        self._work.check()
+        self._work.do(self._crew.fingerprint_next_step, "fingerprint")
         return self
 
     @property
@@ -431,7 +453,7 @@ class Session:
         replaced = ""
         if loaded is not None and loaded is not self._demonstrated:
             replaced = loaded.settings.name
-        with self._work.demonstrating(title):
+        with self._work.alone("demonstrating", f"the demonstration {title!r}", "demonstrate"):
             try:
                 return demonstrate(self, name, replaced)
             finally:

@@ -16,6 +16,8 @@ from ddpviz.engines.ranks import Placement
 
 #: What is recorded leaves a rank after so long; where somebody watches, so that they see it move.
 FLUSH_SECONDS = 0.25
+#: Somebody looks on, and is told where a rank is that others wait for.
+STALL_SECONDS = 2.0
 LIVE_FLUSH_SECONDS = 0.1
 #: Batches kept to be sent again: at 10 a second, more than a minute of a chunk.
 _KEPT_BATCHES = 1024

@@ -32,7 +32,7 @@ class RankStatus:
 @dataclasses.dataclass(frozen=True)
 class SessionStatus:
     """``status``: starting, idle, training, loading, waiting (for code of the user's on the
-    ranks), demonstrating, restarting, failed or closed.
+    ranks), demonstrating, comparing, restarting, failed or closed.
 
     ``reason``: why, in one sentence, "" where there is nothing to say. ``workload``: its name, ""
     where none is loaded; ``step``: steps taken since it was loaded. ``failure``: until a restart.

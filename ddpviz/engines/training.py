@@ -24,6 +24,7 @@ from ddpviz.engines.settings import Built
 from ddpviz.engines.state import RankState
 from ddpviz.events import Kind
 from ddpviz.probe.describe import call_module
+from ddpviz.probe.schedule import Schedule
 
 
 def options(workload: str | bytes) -> tuple[str, ...] | None:
@@ -139,9 +140,14 @@ def _backward(state: RankState, batches: int) -> torch.Tensor:
     return loss
 
 
-def fingerprint(state: RankState, every: int) -> None:
-    """From the next step on, in every so many steps; 0 for none."""
-    state.recorder.fingerprint_every(every)
+def fingerprint(state: RankState, every: int, first: int) -> None:
+    """From the next step on, in every so many steps (0: none of these) and in the first ones."""
+    state.recorder.fingerprint_every(Schedule(every, first))
+
+
+def fingerprint_next_step(state: RankState) -> None:
+    """In the next step, whatever the schedule."""
+    state.recorder.fingerprint_next_step()
 
 
 def walk(state: RankState) -> None:
@@ -173,6 +179,11 @@ def gradients(state: RankState) -> list[numpy.ndarray] | None:
         (torch.zeros_like(one) if one.grad is None else one.grad).detach().float().cpu().numpy()
         for one in parameters
     ]
+
+
+def uncompilable(state: RankState) -> dict[str, str]:
+    """Compile modes and backends that cannot work here, and why."""
+    return compiling.unavailable()
 
 
 def memory(state: RankState) -> int:

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from ddpviz.engines import cluster as clusters
+from ddpviz.engines.alone import Alone
 from ddpviz.engines.crew import Crew
-from ddpviz.engines.demonstrating import Demonstrating
 from ddpviz.engines.driver import Driver, GiveUp
 from ddpviz.engines.errors import RankFailed, SessionError
 from ddpviz.engines.execution import Execution
@@ -22,8 +22,11 @@ from ddpviz.engines.status import Listeners
 
 #: How long a step may take to end after it was asked to, before its engines are killed.
 _STOP_SECONDS = 5.0
-#: The same where it compiles: Inductor takes minutes for a large model.
-_COMPILE_SECONDS = 300.0
+#: What is said of a compilation that goes on: nothing in it can be interrupted.
+_COMPILES = (
+    f"stop waits {_STOP_SECONDS:g} s for it, then ends the engines and starts new ones, with the "
+    "workload from its step 0"
+)
 #: How long killing them may take, with what they recorded made whole.
 _KILL_SECONDS = 60.0
 #: How long ipyparallel may take to end what it started.
@@ -51,7 +54,7 @@ class Work:
         #: What ranks compile right now, for a person; "" where they do not.
         self.compiling: Callable[[], str] = str
         self._lock = threading.RLock()
-        self._demonstrating: Demonstrating | None = None
+        self._alone: Alone | None = None
         self._asked = 0
         self._activities: list[tuple[str, str]] = []
         self._executions: list[Execution] = []
@@ -65,9 +68,9 @@ class Work:
     def activity(self) -> tuple[str, str]:
         """(status, reason) as :class:`status.SessionStatus` has them."""
         status, reason = self._doing()
-        shown = self._demonstrating
+        shown = self._alone
         if shown is not None and status in ("idle", "loading", "training", "waiting"):
-            return "demonstrating", shown.told(reason)
+            return shown.status, shown.told(reason)
         return status, reason
 
     def _doing(self) -> tuple[str, str]:
@@ -82,7 +85,9 @@ class Work:
             return "failed", failure.summary
         if self.training is not None:
             stops = "stops after the step that runs" if self.stopping else ""
-            return "training", "; ".join(filter(None, (stops, self.compiling())))
+            compiling = self.compiling()
+            told = (stops, compiling, _COMPILES if compiling else "")
+            return "training", "; ".join(filter(None, told))
         if cells:
             return "waiting", f"a cell runs on {named(cells)}"
         return "idle", ""
@@ -107,22 +112,24 @@ class Work:
             self.listeners.tell()
 
     @contextlib.contextmanager
-    def demonstrating(self, title: str) -> Iterator[None]:
-        """This thread alone uses the session meanwhile. Raises SessionError where that is not
-        idle, and where it was told to stop before the end."""
+    def alone(self, status: str, what: str, asked: str) -> Iterator[Alone]:
+        """This thread alone uses the session meanwhile; ``asked``: the method that wants it.
+
+        Raises SessionError where that is not idle, and where it was told to stop before the end.
+        """
         with self._lock:
-            self.idle("demonstrate")
-            self._no_work("a demonstration can run on it")
-            mine = self._demonstrating = Demonstrating(title)
+            self.idle(asked)
+            self._no_work(f"{asked}()")
+            mine = self._alone = Alone(status, what)
         self.listeners.tell()
         try:
-            yield
+            yield mine
         except SessionError as error:
-            if mine.stopped and not self.driver.closed and self.failure is None:
+            if mine.stopped and not self.driver.closed:
                 raise mine.ended() from error
             raise
         finally:
-            self._demonstrating = None
+            self._alone = None
             self.listeners.tell()
 
     # --- one at a time ---------------------------------------------------------------------------
@@ -174,8 +181,8 @@ class Work:
             if self.driver.closed:
                 raise SessionError("the session is closed: make a new one")
             if not beside_cells:
-                if self._demonstrating is not None:
-                    self._demonstrating.check_thread()
+                if self._alone is not None:
+                    self._alone.check_thread()
                 self._no_cells(what)
             self._asked += 1
         known = self.failure
@@ -193,35 +200,33 @@ class Work:
             if self.failure is not known:
                 self.listeners.tell()
 
-    def wait(self, future: Future[Any], why: str, patient: bool = False) -> None:
+    def wait(self, future: Future[Any], why: str) -> str:
         """Wait for what the driver does, at most 5 s; then, or on Ctrl-C, kill what hangs.
 
-        ``patient``: as long as ranks compile, a few minutes at most.
-
-        Raises SessionError where that does not end it either.
+        Returns what ranks compiled when they were killed, else "". Raises SessionError where that
+        does not end it either.
         """
         try:
             done = done_within(future, _STOP_SECONDS)
-            deadline = time.monotonic() + (_COMPILE_SECONDS if patient else 0)
-            while not done and self.compiling() and time.monotonic() < deadline:
-                done = done_within(future, _STOP_SECONDS)
         except KeyboardInterrupt:
             done = False
         if done:
-            return
+            return ""
         compiling = self.compiling()
-        compiling = f" ({compiling})" if compiling else ""
-        self.give_up.until_done(future, f"{why} within {_STOP_SECONDS:g} s{compiling}")
+        within = f"within {_STOP_SECONDS:g} s"
+        told = f"{within} ({compiling})" if compiling else within
+        self.give_up.until_done(future, f"{why} {told}")
         if not done_within(future, _KILL_SECONDS):
             raise SessionError(
                 f"found that what runs did not end within {_KILL_SECONDS:g} s of being stopped: "
                 "close the session and make a new one"
             )
+        return compiling
 
-    def end_what_runs(self, patient: bool = False) -> None:
-        """Training after the step that runs, and cells. ``patient``: see :meth:`wait`. Raises
-        SessionError where it goes on."""
-        shown = self._demonstrating
+    def end_what_runs(self) -> str:
+        """Training after the step that runs, and cells. Returns what was compiled where engines
+        were killed for that, else "". Raises SessionError where it goes on."""
+        shown = self._alone
         if shown is not None:
             shown.stopped = True
         self.cancel_cells()
@@ -229,7 +234,8 @@ class Work:
         if training is not None:
             self.stopping = True
             self.listeners.tell()
-            self.wait(training, "it did not end its step", patient)
+            return self.wait(training, "it did not end its step")
+        return ""
 
     def end(self, finalizer: Any) -> None:
         """End the cluster and the driver; no error. ``finalizer``: would do so, later."""
@@ -294,8 +300,8 @@ class Work:
         return [one for one in self._executions if not one.done()]
 
     def _not_for_others(self) -> None:
-        if self._demonstrating is not None:
-            self._demonstrating.check()
+        if self._alone is not None:
+            self._alone.check()
 
     def _no_work(self, before: str) -> None:
         if self._asked or self._activities:

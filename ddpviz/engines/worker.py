@@ -23,7 +23,7 @@ from typing import Any
 from ddpviz.engines import guard
 from ddpviz.engines.errors import ConfigurationError, WorkloadError
 from ddpviz.engines.ranks import EngineInfo, Placement, Problem, Report, this_host
-from ddpviz.engines.state import FLUSH_SECONDS, Outbox, RankState
+from ddpviz.engines.state import FLUSH_SECONDS, STALL_SECONDS, Outbox, RankState
 
 _HERE = str(Path(__file__).parent)
 _PROBE = str(Path(__file__).parents[1] / "probe")
@@ -188,7 +188,7 @@ def join(
     seed: int,
     directory: str,
     level: str,
-    fingerprints: int,
+    fingerprints: tuple[int, int],
 ) -> None:
     """Become a rank: make the process group, then start recording."""
     global _state, _outbox
@@ -196,6 +196,7 @@ def join(
     import torch.distributed as dist
 
     from ddpviz.probe import Recorder
+    from ddpviz.probe.schedule import Schedule
     from ddpviz.recording import RankWriter, ring_path
 
     folder = Path(directory)
@@ -227,8 +228,9 @@ def join(
             level=level,
             ring_path=ring_path(folder, placement.rank),
             flush_interval_s=FLUSH_SECONDS,
-            fingerprints=fingerprints,
+            fingerprints=Schedule(*fingerprints),
             device=placement.device,
+            stall_s=STALL_SECONDS,
         )
         recorder.install()
     except BaseException:  # a full disk: this process may be asked to join again

@@ -66,13 +66,13 @@ def _explanation(one: Station) -> str:
     if one.entry is None:
         return ""
     rows = "".join(
-        f"<dt>{escape(heading or 'What')}</dt><dd>{_prose(said)}</dd>"
+        f"<dt>{escape(heading or 'What')}</dt><dd>{prose(said)}</dd>"
         for heading, said in text.texts(one.entry)
     )
     return f"<dl>{rows}</dl>"
 
 
-def _prose(said: str) -> str:
+def prose(said: str) -> str:
     """What stands between backticks is code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(said))
 

@@ -9,7 +9,7 @@ from typing import Any
 from ddpviz.explain import toml
 
 VERDICTS = ("true", "true with a caveat", "outdated", "wrong")
-_FILES = ("claims_trace", "claims_construction", "claims_step")
+_FILES = ("claims_trace", "claims_construction", "claims_step", "claims_compile")
 _TEXTS = ("id", "claim", "verdict", "truth", "checked", "proof")
 
 

@@ -140,7 +140,9 @@ class Walk:
 
     def __repr__(self) -> str:
         stations = sum(1 for _ in self.all())
-        return f"<Walk: step {self.step}, rank {self.rank}, {stations} stations; print() tells them>"
+        return (
+            f"<Walk: step {self.step}, rank {self.rank}, {stations} stations; print() tells them>"
+        )
 
     def __str__(self) -> str:
         from ddpviz.explain import text

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ddpviz.engines import ConfigurationError, RankFailed, Session, SessionError
+from ddpviz.engines.compiled import BACKENDS
 from ddpviz.engines.work import tell
-from ddpviz.explorer import demonstrations, frames, registry, switches
+from ddpviz.explorer import comparisons, decks, demonstrations, frames, registry, switches
 from ddpviz.explorer.broadcaster import BROADCASTER, Client, Watch
 from ddpviz.explorer.subject import Subject
 from ddpviz.views.live_views import VIEWS
@@ -21,7 +22,20 @@ from ddpviz.views.live_views import VIEWS
 _RUN_SECONDS = 2.0
 #: What waits for the ranks, and is answered from a thread of its own: the messages of a kernel's
 #: control comms come one after another, so it would hold up acknowledgements, and a stop.
-_SLOW = frozenset({"set", "start", "stop", "restart", "close", "run", "demonstrate"})
+_SLOW = frozenset(
+    {
+        "set",
+        "start",
+        "stop",
+        "restart",
+        "close",
+        "run",
+        "demonstrate",
+        "comparable",
+        "compare",
+        "deck",
+    }
+)
 _WIDTHS_PX = (200, 10_000)
 
 #: Sends a reply and its buffers.
@@ -140,9 +154,25 @@ def _bokehjs(client: Client, args: dict[str, Any]) -> tuple[Any, list[bytes]]:
     return {"version": frames.bokeh_version(), "files": files}, [code]
 
 
+def _read(client: Client, args: dict[str, Any]) -> Any:
+    view = _known(args.get("view"))
+    read = VIEWS[view].read
+    if read is None:
+        raise Refused(f"found the view {view!r}, expected one that has something to read in full")
+    return {"text": read(_subject(args).recording, str(args.get("key") or ""))}
+
+
 def _ack(client: Client, args: dict[str, Any]) -> Any:
     BROADCASTER.acknowledge(client, int(args.get("sequence", 0)))
     return {}
+
+
+def _slides(client: Client, args: dict[str, Any]) -> Any:
+    return decks.offered(_subject(args))
+
+
+def _deck(client: Client, args: dict[str, Any]) -> tuple[Any, list[bytes]]:
+    return decks.deck(_subject(args), args)
 
 
 # --- steering ------------------------------------------------------------------------------------
@@ -210,6 +240,18 @@ def _demonstrate(client: Client, args: dict[str, Any]) -> Any:
     return demonstrations.run(_session(args), str(args.get("name") or ""))
 
 
+def _comparable(client: Client, args: dict[str, Any]) -> Any:
+    return comparisons.offered(_session(args))
+
+
+def _compare(client: Client, args: dict[str, Any]) -> Any:
+    modes, rounds = args.get("modes"), args.get("rounds", 3)
+    if not isinstance(modes, list) or not all(isinstance(mode, str) for mode in modes):
+        raise Refused(f"found the modes {modes!r}, expected a list of names")
+    backend = str(args.get("backend") or BACKENDS[0])
+    return comparisons.run(_session(args), modes, backend, rounds)
+
+
 # --- arguments -----------------------------------------------------------------------------------
 
 
@@ -252,6 +294,9 @@ _ACTIONS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {
     "watch": _watch,
     "figure": _figure,
     "bokehjs": _bokehjs,
+    "read": _read,
+    "slides": _slides,
+    "deck": _deck,
     "ack": _ack,
     "switches": _switches,
     "predict": _predict,
@@ -263,4 +308,6 @@ _ACTIONS: dict[str, Callable[[Client, dict[str, Any]], Any]] = {
     "run": _run,
     "demonstrations": _demonstrations,
     "demonstrate": _demonstrate,
+    "comparable": _comparable,
+    "compare": _compare,
 }

@@ -52,6 +52,7 @@ def pack(pictures: dict[str, tuple[LiveFigure, Picture]]) -> Packed:
             "step": picture.step,
             "title": picture.title,
             "facts": list(picture.facts),
+            "readings": [list(reading) for reading in picture.readings],
             "properties": merged(pairs),
             "sources": sources,
         }

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ddpviz.analysis import finding
+from ddpviz.analysis import finding, format_bytes
+from ddpviz.analysis.audit import Finding
+from ddpviz.analysis.waiting import NOBODY, RankWaiting, Waiting, waiting
 from ddpviz.events import Group, Module, Process
-from ddpviz.explorer.waiting import Waiting, waiting
 
 if TYPE_CHECKING:
     from ddpviz.engines import Session
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Shares and times are of so many of the newest steps.
 _RECENT_STEPS = 20
+#: A demonstration or a comparison has the session to itself.
+_ALONE = ("demonstrating", "comparing")
 #: A training session that says nothing for so long waits for something.
 _SILENT_SECONDS = 0.6
 #: Steps per second of what is older than this are none.
@@ -35,6 +38,11 @@ _TOLD = (
     "exposed_communication_ms",
     "hidden_communication_ms",
 )
+
+#: Findings of the audit that are listed.
+_MOST_FINDINGS = 20
+#: Names of a bucket's parameters that the table of a hang has.
+_MOST_PARAMETERS = 8
 
 _HINTS = {
     "idle": "press Start to train",
@@ -71,10 +79,10 @@ def session_state(subject: Subject) -> dict[str, Any]:
         reason = "a recording: nothing runs"
     pulse = follower.pulse()
     age_s = time.monotonic() - pulse.heard if pulse.heard else 0.0
-    stuck = Waiting({}, "")
-    if status in ("training", "waiting", "demonstrating") and age_s > _SILENT_SECONDS:
+    stuck = NOBODY
+    if status in ("training", "waiting", *_ALONE) and age_s > _SILENT_SECONDS:
         stuck = _stuck(subject)
-        if stuck.reason and status == "demonstrating":
+        if stuck.reason and status in _ALONE:
             reason = f"{reason}; {stuck.reason}"
         elif stuck.reason:
             status, reason = "waiting", reason or stuck.reason
@@ -88,6 +96,7 @@ def session_state(subject: Subject) -> dict[str, Any]:
     modules = [note.name for note in subject.recording.notes(Module)]
     workload = (told.workload if told else "") or (modules[-1] if modules else "")
     worlds = [note.world_size for note in processes.values()]
+    findings = subject.auditor.findings(pulse.version)
     return {
         "session": subject.id,
         "recording": subject.is_recording,
@@ -103,9 +112,11 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "hint": hint_of(subject),
         "follow_steps": [first, last] if last >= 0 else [],
         "failure": failure,
+        "waiting": [_beside(one) for one in stuck.ranks],
         "ranks": _ranks(told, processes, stuck, pulse.begun),
         "age_s": round(age_s, 1),
-        "findings": len(subject.recording.missing) + (1 if failure else 0),
+        "findings": len(subject.recording.missing) + (1 if failure else 0) + len(findings),
+        "audit": [_found(one) for one in findings[:_MOST_FINDINGS]],
         "title": title_of(subject, step),
     }
 
@@ -137,8 +148,41 @@ def _stuck(subject: Subject) -> Waiting:
     follower = subject.follower
     begun = max(follower.pulse().begun.values(), default=-1)
     if begun < 0:
-        return Waiting({}, "")
-    return waiting(follower.moment(begun, "", 0).source, subject.recording.ranks)
+        return NOBODY
+    return waiting(follower.moment(begun, "", 0).source, time.time_ns())
+
+
+def _beside(one: RankWaiting) -> dict[str, Any]:
+    """A rank's row of the table that shows while a collective hangs."""
+    at = one.at
+    return {
+        "rank": one.rank,
+        "state": one.state,
+        "collective": one.collective,
+        "size": format_bytes(one.bytes) if one.bytes > 0 else "",
+        "seconds": round(one.for_s, 1),
+        "where": f"{at.file}:{at.line}" if at else "",
+        "function": at.function if at else "",
+        "code": at.text if at else "",
+        "parameters": list(one.parameters[:_MOST_PARAMETERS]),
+        "more_parameters": max(len(one.parameters) - _MOST_PARAMETERS, 0),
+    }
+
+
+def _found(one: Finding) -> dict[str, Any]:
+    """A finding of the audit, and where to look at it."""
+    return {
+        "kind": one.kind,
+        "severity": one.severity.text,
+        "what": one.what,
+        "since": one.since_step,
+        "evidence": one.evidence,
+        "cause": one.cause,
+        "remedy": one.remedy,
+        "sure": one.sure,
+        "view": one.view,
+        "step": one.view_step,
+    }
 
 
 def _recent(steps: pd.DataFrame) -> dict[str, np.ndarray]:

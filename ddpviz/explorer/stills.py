@@ -14,7 +14,7 @@ from ddpviz.views.live import Picture
 
 _WIDTH_PX = 1100
 #: What comes next after these makes the picture of before an old one.
-_MOVES = ("training", "waiting", "demonstrating", "loading", "restarting", "starting")
+_MOVES = ("training", "waiting", "demonstrating", "comparing", "loading", "restarting", "starting")
 
 
 class Stills:

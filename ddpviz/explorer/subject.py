@@ -12,6 +12,7 @@ from typing import Any
 
 from ddpviz.engines import Session
 from ddpviz.explorer import frames, states
+from ddpviz.following.auditing import Auditor
 from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live import LiveFigure, Moment, Picture, no_steps
@@ -40,6 +41,7 @@ class Subject:
         self._figures: dict[str, LiveFigure] = {}
         self._pictures: dict[tuple[str, int | None, int], tuple[Version, Picture]] = {}
         self._complained: set[str] = set()
+        self.auditor = Auditor(self.recording)
         self._follower: Follower | None = None
         self._following = threading.Lock()
         self._stop_listening: Callable[[], None] | None = None

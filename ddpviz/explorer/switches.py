@@ -84,6 +84,7 @@ def _disabled(subject: Subject) -> str | None:
         "failed": "a rank failed: press Restart first",
         "closed": "the session is closed",
         "demonstrating": "a demonstration runs: wait for it, or press Stop",
+        "comparing": "a comparison runs: wait for it, or press Stop",
     }.get(status, f"the session is {status}: wait for that")
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bokeh.layouts import column, row
 from bokeh.models import Button, CustomJS, InlineStyleSheet, LayoutDOM, Slider
 
 from ddpviz.analysis.tables import StepIndex
+from ddpviz.export.reading import readable
 from ddpviz.following.follower import Follower
 from ddpviz.following.window import Window
 from ddpviz.views.columns import Columns
@@ -37,6 +39,7 @@ HEADINGS = {
     "buffers": "Buffers",
     "finalize": "Finalize",
     "forward_graph": "Forward graph",
+    "compile": "Compile",
     "replicas": "Replicas",
 }
 #: Rows of all pictures of a view: some 1 MB of page.
@@ -123,7 +126,8 @@ if (play.replay != null) {
 class Part:
     """A figure of the page, whose title and facts the page has as text, which wraps.
 
-    They stand in elements with the ids finding-``name`` and facts-``name``.
+    They stand in elements with the ids finding-``name`` and facts-``name``. ``pictures``: how many
+    there are; a step without one has that of the nearest.
     """
 
     name: str
@@ -131,16 +135,26 @@ class Part:
     finding: str
     layout: LayoutDOM
     facts: tuple[str, ...]
+    pictures: int
 
 
-def parts(recording: Recording, selected: Selected, theme: str) -> list[Part]:
-    """The figures of all views of :data:`HEADINGS`, hung to the timeline's selector."""
-    moments = _Moments(recording, selected.steps)
+def parts(
+    recording: Recording,
+    selected: Selected,
+    theme: str,
+    headings: Mapping[str, str] = HEADINGS,
+    width_px: int = _WIDTH_PX,
+) -> list[Part]:
+    """The figures of some views with their headings, hung to the timeline's selector.
+
+    ``width_px``: that their texts are to fit.
+    """
+    moments = Moments(recording, selected.steps, width_px)
     select = selected.layout.select_one({"name": "step"})
     shown = selected.steps[0] if select is None else int(select.value)
     made, packed = [], []
     slider: Slider | None = None
-    for name, heading in HEADINGS.items():
+    for name, heading in headings.items():
         drawn = VIEWS[name].draw()
         pictures = _pictures(name, moments, selected.steps, shown)
         show(drawn, pictures[shown])
@@ -150,8 +164,10 @@ def parts(recording: Recording, selected: Selected, theme: str) -> list[Part]:
         layout: LayoutDOM = drawn.plot
         if "cursor" in drawn.sources:
             slider, layout = _replayed(drawn)
+        layout = readable(name, drawn, pictures.values(), recording, layout)
         drawn.plot.title.visible = False
-        made.append(Part(name, heading, pictures[shown].title, layout, pictures[shown].facts))
+        first = pictures[shown]
+        made.append(Part(name, heading, first.title, layout, first.facts, len(pictures)))
         packed.append(_packed(name, drawn, pictures, selected.steps))
     if select is not None:
         arguments = {"views": packed, "select": select, "slider": slider}
@@ -159,13 +175,13 @@ def parts(recording: Recording, selected: Selected, theme: str) -> list[Part]:
     return made
 
 
-class _Moments:
+class Moments:
     """Moments of some steps, for which the recording is read once."""
 
-    def __init__(self, recording: Recording, steps: list[int]) -> None:
+    def __init__(self, recording: Recording, steps: list[int], width_px: int) -> None:
         follower = Follower(recording)
         try:
-            self._newest = follower.moment(None, "nothing recorded yet", _WIDTH_PX)
+            self._newest = follower.moment(None, "nothing recorded yet", width_px)
         finally:
             follower.close()
         self._recording = recording
@@ -179,7 +195,7 @@ class _Moments:
         return dataclasses.replace(self._newest, source=window, step=step)
 
 
-def _pictures(name: str, moments: _Moments, steps: list[int], shown: int) -> dict[int, Picture]:
+def _pictures(name: str, moments: Moments, steps: list[int], shown: int) -> dict[int, Picture]:
     """By step; of the one that is shown first, and as many others as the page has room for."""
 
     view = VIEWS[name]

@@ -10,8 +10,9 @@ from bokeh.embed import file_html
 from bokeh.resources import Resources
 
 from ddpviz.export import figures, tables
+from ddpviz.export.colours import color_scheme, variables
 from ddpviz.views.follow import colour
-from ddpviz.views.palette import AUTO, DARK, LIGHT, THEMES, Theme, theme_named
+from ddpviz.views.palette import AUTO, theme_named
 from ddpviz.views.selector import selectable
 
 if TYPE_CHECKING:
@@ -100,25 +101,11 @@ def page(recording: Recording, theme: str = "auto") -> str:
             title=f"ddpviz: {state.title}",
             template=_TEMPLATE,
             template_variables={
-                "style": _variables(theme) + _STYLE,
-                "color_scheme": "light dark" if theme == AUTO else theme,
+                "style": variables(theme) + _STYLE,
+                "color_scheme": color_scheme(theme),
                 "state": state.html,
                 "parts": parts,
                 "below": below,
             },
         )
-    )
-
-
-def _variables(theme: str) -> str:
-    """CSS variables of the page's theme."""
-    if theme != AUTO:
-        return _root(THEMES[theme])
-    return _root(LIGHT) + "@media (prefers-color-scheme: dark) {" + _root(DARK) + "}\n"
-
-
-def _root(theme: Theme) -> str:
-    return (
-        f":root {{ --ddpviz-background: {theme.background}; --ddpviz-text: {theme.text}; "
-        f"--ddpviz-quiet: {theme.quiet_text}; --ddpviz-line: {theme.grid}; }}\n"
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bokeh.models import LayoutDOM
 
+from ddpviz.export.reading import readable
 from ddpviz.following.follower import Follower
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import show
@@ -20,19 +21,25 @@ _WIDTH_PX = 960
 
 
 def single(
-    recording: Recording, view: str, step: int | None = None, *, theme: str = AUTO
+    recording: Recording,
+    view: str,
+    step: int | None = None,
+    *,
+    theme: str = AUTO,
+    width_px: int = _WIDTH_PX,
 ) -> LayoutDOM:
     """A view of a recording, as the explorer has it: of one step, or of the newest.
 
     ``view``: a name of :data:`ddpviz.views.live_views.VIEWS`. ``theme``: as for
-    :func:`ddpviz.views.timeline.timeline`. Steps -1, -2, … are the constructions of DDP modules.
-    Raises ValueError for an unknown view, step or theme, and for a recording without steps.
+    :func:`ddpviz.views.timeline.timeline`. ``width_px``: that its texts are to fit. Steps -1, -2,
+    … are the constructions of DDP modules. Raises ValueError for an unknown view, step or theme,
+    and for a recording without steps.
     """
     if view not in VIEWS:
         raise ValueError(f"found the view {view!r}, expected one of {', '.join(VIEWS)}")
     follower = Follower(recording)
     try:
-        moment = follower.moment(step, "nothing was recorded yet: train a step first", _WIDTH_PX)
+        moment = follower.moment(step, "nothing was recorded yet: train a step first", width_px)
     finally:
         follower.close()
     if moment.step is None:
@@ -41,6 +48,7 @@ def single(
         # A live one has its legend from the browser, which is told of each step there.
         return timeline(recording, moment.step, theme=theme)
     drawn = VIEWS[view].draw()
-    show(drawn, VIEWS[view].picture(moment))
+    picture = VIEWS[view].picture(moment)
+    show(drawn, picture)
     colour_plot(drawn.plot, drawn.themed, theme)
-    return drawn.plot
+    return readable(view, drawn, [picture], recording, drawn.plot)

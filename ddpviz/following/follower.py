@@ -84,7 +84,8 @@ class Follower:
         in_steps = numbers[numbers >= 0]
         with self._lock:
             self._version += 1
-            self._heard = time.monotonic()
+            if len(batch.records):  # a note alone, as of a stall, is no sign that it goes on
+                self._heard = time.monotonic()
             if len(in_steps):
                 self._dirty_from = min(self._dirty_from, int(in_steps[0]))
                 self._begun[batch.rank] = max(self._begun.get(batch.rank, -1), int(in_steps[-1]))

@@ -7,13 +7,14 @@ after each backward.
 from __future__ import annotations
 
 import operator
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ddpviz.events import NO_GROUP, Flag, Kind
+from ddpviz.probe import structure, unreduced
+from ddpviz.probe.describe import error_text
 from ddpviz.probe.packed import PACKED_READY
 
 if TYPE_CHECKING:
@@ -46,15 +47,19 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             if state.python_reducer:  # nothing prepares it
                 state.launched_buckets = 0
         reduced = [state.synced_backwards for state in states]
+        marked = [unreduced.marks(state) for state in states]
         local.in_backward, local.finalized = True, []
-        begin_ns = time.time_ns()
-        flags = _FAILED
+        begin_ns = recorder.now()
+        flags, label = _FAILED, 0
         try:
             result = call(*args, **kwargs)
             flags = 0
             return result
+        except BaseException as error:
+            label = recorder.label(error_text(error))
+            raise
         finally:
-            end_ns = time.time_ns()
+            end_ns = recorder.now()
             local.in_backward = False
             last = states[0]
             for state in states:
@@ -65,16 +70,21 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                 recorder.reduced_ns = end_ns
             recorder.write_rows(
                 *local.finalized,
-                (begin_ns, end_ns, 0, recorder.current_step, last.backward_iteration, -1, -1, 0,
+                (begin_ns, end_ns, 0, recorder.current_step, last.backward_iteration, -1, -1, label,
                  rank, flags, kind, 0, last.id, no_group, 0),
             )  # fmt: skip
             if recorder.detailed:
                 for state in states:
                     _write_ready_times(recorder, state, end_ns)
-            if recorder.fingerprints.due and not flags:
-                for state, before in zip(states, reduced, strict=True):
+            if not flags:
+                for state, before, marks in zip(states, reduced, marked, strict=True):
                     if state.synced_backwards > before:
-                        recorder.fingerprints.gradients(state)
+                        unreduced.reduced(state)
+                        structure.look(recorder, state, True)
+                        if recorder.fingerprints.due:
+                            recorder.fingerprints.gradients(state)
+                    elif unreduced.left(state, marks, begin_ns):
+                        structure.look(recorder, state, False)
 
     return _engine_run_backward
 
@@ -141,7 +151,7 @@ def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
     def write(begin_ns: int, flags: int) -> None:
         state.synced_backwards += 1
         state.synced_in_step = True
-        recorder.reduced_ns = end_ns = time.time_ns()
+        recorder.reduced_ns = end_ns = recorder.now()
         row = (
             begin_ns, end_ns, 0, step, iteration, state.launched_buckets, -1, 0,
             recorder.rank, flags, _FINALIZE, 0, state.id, NO_GROUP, 0,
@@ -155,7 +165,7 @@ def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
         if delayed:  # the delayed reduction and finalize are one callback, queued before ours
             write(launch_ns, _DELAYED)
             return
-        begin_ns = time.time_ns()
+        begin_ns = recorder.now()
         _queue_callback(lambda: write(begin_ns, 0))
 
     try:

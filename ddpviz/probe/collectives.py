@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ddpviz import events
 from ddpviz.events import NO_GROUP, NO_MODULE, Cause, Flag, Kind
-from ddpviz.probe import backward
+from ddpviz.probe import backward, nccl_flight
 
 if TYPE_CHECKING:
     from ddpviz.probe.recorder import Recorder
@@ -36,7 +36,7 @@ class Collectives:
         # By the group's id(): its own id, its next sequence number, and the group, kept alive.
         self._groups: dict[int, tuple[int, Callable[[], int], Any]] = {}
         self._operations: dict[tuple[str, torch.dtype | None], int] = {}
-        self._open: dict[tuple[int, int], tuple[str, int, int, int, int]] = {}
+        self._open: dict[tuple[int, int], tuple[str, int, int, int, int, int]] = {}
         self._lock = threading.Lock()
 
     def launched(
@@ -72,29 +72,34 @@ class Collectives:
         label = self._operations.get((name, dtype)) or self._operation(name, dtype)
         key = (group, sequence)
         running, write, rank = self._open, recorder.write_rows, recorder.rank
-        running[key] = (name, sequence, cause, index, step)
+        now, launch_ns = recorder.now, int(begin_ns)
+        running[key] = (name, sequence, cause, index, step, launch_ns)
         write(
-            (begin_ns, begin_ns, nbytes, step, iteration, index, sequence, label, rank, flags,
+            (launch_ns, launch_ns, nbytes, step, iteration, index, sequence, label, rank, flags,
              _LAUNCHED, cause, module, group, 0)
         )  # fmt: skip
 
         def completed(future: Any) -> None:
-            end_ns, extra = time.time_ns(), ended
+            end_ns, extra = now(), ended
             try:
                 future.value()
             except Exception:
                 extra |= _FAILED
-            running.pop(key, None)
-            write(
-                (begin_ns, end_ns, nbytes, step, iteration, index, sequence, label, rank,
-                 flags | extra, _DONE, cause, module, group, 0)
+            row = (
+                begin_ns, end_ns, nbytes, step, iteration, index, sequence, label, rank,
+                flags | extra, _DONE, cause, module, group, 0,
             )  # fmt: skip
+            if type(end_ns) is not int and recorder.device_times is not None:
+                recorder.device_times.defer(row, lambda: running.pop(key, None))
+                return
+            running.pop(key, None)
+            write(row)
 
         def unwatched(extra: int | None) -> None:
             running.pop(key, None)
             if extra is not None:
                 write(
-                    (begin_ns, time.time_ns(), nbytes, step, iteration, index, sequence, label,
+                    (launch_ns, time.time_ns(), nbytes, step, iteration, index, sequence, label,
                      rank, flags | extra, _DONE, cause, module, group, 0)
                 )  # fmt: skip
 
@@ -128,8 +133,23 @@ class Collectives:
     @property
     def current(self) -> str:
         """What this rank is in right now, for a person; empty outside any collective."""
-        for name, sequence, cause, index, step in list(self._open.values()):
+        for name, sequence, cause, index, step, _ in list(self._open.values()):
             return f"{name} {sequence} ({_describe(cause, index)}), step {step}"
+        return ""
+
+    @property
+    def oldest(self) -> tuple[int, int, int]:
+        """(group, sequence, launch) of the collective that is open longest; the launch is 0 where
+        none is."""
+        for (group, sequence), (*_, begin_ns) in list(self._open.items()):
+            return group, sequence, begin_ns
+        return NO_GROUP, -1, 0
+
+    def on_device(self, group: int, sequence: int) -> str:
+        """What NCCL says of a collective that is open, "" where it says nothing."""
+        for known, _, inner in list(self._groups.values()):
+            if known == group and sequence >= 0:
+                return nccl_flight.state_of(str(getattr(inner, "group_name", "")), sequence)
         return ""
 
     @property

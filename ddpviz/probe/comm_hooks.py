@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +69,11 @@ class RecordedHook:
         bucketed = isinstance(bucket, dist.GradBucket)
         if recorder.closed or not bucketed or local.cause == Cause.JOIN:
             return self.__wrapped__(state, bucket)
-        begin_ns = time.time_ns()
+        begin_ns = recorder.now()
         index = bucket_launched(recorder, followed, begin_ns, 0)
         local.hook_bucket, local.hook_state = index, followed
+        if recorder.fingerprints.due:
+            recorder.fingerprints.bucket(followed, index, bucket.buffer())
         try:
             return self.__wrapped__(state, bucket)
         finally:
@@ -80,7 +81,7 @@ class RecordedHook:
             recorder.write(
                 Kind.COMM_HOOK,
                 begin_ns,
-                time.time_ns(),
+                recorder.now(),
                 nbytes=bucket.buffer().nbytes,
                 iteration=followed.backward_iteration,
                 index=index,

@@ -122,6 +122,7 @@ def _construction_step(
                 if kind == Kind.CONSTRUCTION_COLLECT:
                     index = len(result[0])
                     state.parameters = [weakref.ref(parameter) for parameter in result[0]]
+                    recorder.described(args[0], state)  # it may fail in what comes next
                 elif kind == Kind.CONSTRUCTION_REDUCER:
                     index = len(state.initial_limits_bytes or ())
                 recorder.write(kind, begin_ns, end_ns, step=-1, index=index, module=state.id)

@@ -83,6 +83,11 @@ def reducer_parameters(ddp: Any) -> list[Any]:
     return []
 
 
+def error_text(error: BaseException) -> str:
+    """What was raised, in one line of at most 2,000 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+
+
 def _tensor(name: str, tensor: torch.Tensor) -> Tensor:
     return Tensor(
         name,

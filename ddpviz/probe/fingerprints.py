@@ -6,61 +6,112 @@ added, and nothing is written to any tensor. On CUDA the host waits for the devi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ddpviz.events import Fingerprints, Kind
-from ddpviz.probe.hashing import hashes, norms
+from ddpviz.events import Fingerprints, Kind, Projections
+from ddpviz.probe import hashing
+from ddpviz.probe.projecting import project, project_gradients
+from ddpviz.probe.schedule import Schedule
+from ddpviz.probe.unreduced import steps
 
 if TYPE_CHECKING:
     from ddpviz.probe.recorder import Recorder
     from ddpviz.probe.state import ModuleState
 
 
-def check_every(every: Any) -> int:
-    """Raises ValueError unless it is a whole number of steps, or 0 for none."""
-    if isinstance(every, bool) or not isinstance(every, int) or every < 0:
-        raise ValueError(
-            f"found {every!r} for how often to take fingerprints, expected a whole number of "
-            "steps: 1 for every step, 0 for none"
-        )
-    return every
-
-
 class Fingerprinter:
     """Of one recorder. ``due``: whether the step that runs is sampled, the same on all ranks."""
 
-    def __init__(self, recorder: Recorder, every: int):
-        self.every = check_every(every)
+    def __init__(self, recorder: Recorder, schedule: Schedule):
         self.due = False
+        self._schedule = schedule
+        self._since = 0
+        self._asked = False
         self._recorder = recorder
 
+    def follow(self, schedule: Schedule) -> None:
+        """Another schedule, from the next step on."""
+        self._schedule, self._since = schedule, self._recorder.step_index + 1
+
+    def ask(self) -> None:
+        """The next step is sampled, whatever the schedule."""
+        self._asked = True
+
     def step_begins(self, step: int) -> None:
-        """Steps 0, n, 2n, … are sampled; a change holds from the next step on."""
-        self.due = self.every > 0 and step % self.every == 0
+        """Decides about the step; a change of schedule holds from the next one on."""
+        self.due = self._asked or self._schedule.samples(step, self._since)
+        self._asked = False
+
+    def initial(self, state: ModuleState) -> None:
+        """Parameters and buffers of a module as recording it begins, where any step is sampled."""
+        if self._schedule:
+            self._take(state, "initial parameters", _parameters, -1, -1)
+            if state.buffers:
+                self._take(state, "initial buffers", _buffers, -1, -1)
 
     def buffers(self, state: ModuleState, what: str) -> None:
         """Around a sync: "buffers before", "buffers after"."""
         self._take(state, what, _buffers, state.iteration)
 
+    def bucket(self, state: ModuleState, order: int, buffer: torch.Tensor) -> None:
+        """What a comm hook is given of a bucket: this rank's own gradients."""
+        if order == 0:
+            state.projected = []
+        if len(state.projected) == order and not _capturing():
+            state.projected.append(project(buffer))
+
     def gradients(self, state: ModuleState) -> None:
         """After a backward that reduced them, and waited for what a buffer hook had begun."""
         self._take(state, "gradients", _gradients, state.backward_iteration)
+        state.graded = _versions(state)
+        self._projections(state)
         if state.buffers_after_backward:
             state.buffers_after_backward = False
             self.buffers(state, "buffers after")
+
+    def optimizer_steps(self, optimizer: Any) -> None:
+        """An optimizer begins to step: gradients that have changed since they were reduced, and
+        those that never were. Not those of a module whose gradients were all set to None."""
+        for state in self._recorder.states():
+            versions = _versions(state) if steps(optimizer, state) else state.graded
+            if versions != state.graded and any(versions):
+                state.graded = versions
+                self._take(state, "applied", _gradients, state.backward_iteration)
 
     def step_ended(self) -> None:
         """Parameters and buffers of all modules, as the step leaves them."""
         self.due = False
         for state in self._recorder.states():
+            state.graded = ()
             if state.iteration >= 0:
                 self._take(state, "parameters", _parameters, state.backward_iteration)
                 if state.buffers:
                     self._take(state, "buffers", _buffers, state.iteration)
+
+    def _projections(self, state: ModuleState) -> None:
+        local, state.projected = state.projected, []
+        if not local or state.plan is None or len(local) != len(state.plan.buckets):
+            return
+        reduced = project_gradients(state.plan, state.parameters)
+        if reduced is None:
+            return
+        step, now_ns = self._recorder.step_index, self._recorder.now()
+        for what, buckets in (("local", local), ("reduced", reduced)):
+            values = tuple(value for bucket in buckets for value in bucket)
+            self._recorder.note(
+                Projections(
+                    state.id,
+                    step,
+                    state.backward_iteration,
+                    now_ns,
+                    what,
+                    len(buckets),
+                    values,
+                )
+            )
 
     def _take(
         self,
@@ -68,14 +119,15 @@ class Fingerprinter:
         what: str,
         collect: Callable[[Any, ModuleState], Sequence[torch.Tensor | None]],
         iteration: int,
+        step: int | None = None,
     ) -> None:
         recorder, ddp = self._recorder, state.ddp()
         if ddp is None or _capturing():
             return
-        begin_ns, step = time.time_ns(), recorder.step_index
+        begin_ns = recorder.now()
+        step = recorder.step_index if step is None else step
         try:
-            tensors = collect(ddp, state)
-            hashed, (normed, nonfinite) = hashes(tensors), norms(tensors)
+            hashed, normed, nonfinite = hashing.fingerprints(collect(ddp, state))
         except Exception as error:  # a tensor of a sort that cannot be viewed; training goes on
             recorder.say(
                 f"fingerprints of {what} are not available here, because "
@@ -88,7 +140,7 @@ class Fingerprinter:
         recorder.write(
             Kind.FINGERPRINT,
             begin_ns,
-            time.time_ns(),
+            recorder.now(),
             step=step,
             iteration=iteration,
             index=len(hashed),
@@ -103,11 +155,27 @@ def _capturing() -> bool:
 
 
 def _parameters(ddp: Any, state: ModuleState) -> list[torch.Tensor | None]:
-    return [reference() for reference in state.parameters]
+    """By name, as the module has them now: one that was replaced is another tensor."""
+    if not state.parted:
+        return [reference() for reference in state.parameters]
+    live = state.live_parameters(ddp)
+    return [
+        live.get(name, reference())
+        for name, reference in zip(state.names, state.parameters, strict=True)
+    ]
 
 
 def _gradients(ddp: Any, state: ModuleState) -> list[torch.Tensor | None]:
     return [None if one is None else one.grad for one in _parameters(ddp, state)]
+
+
+def _versions(state: ModuleState) -> tuple[Any, ...]:
+    """What changes when a gradient is written to, or is another tensor; empty for none at all."""
+    ddp = state.ddp()
+    grads = [] if ddp is None else _gradients(ddp, state)
+    if not any(grad is not None for grad in grads):
+        return ()
+    return tuple(None if grad is None else (id(grad), grad._version) for grad in grads)
 
 
 def _buffers(ddp: Any, state: ModuleState) -> list[torch.Tensor | None]:

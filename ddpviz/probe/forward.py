@@ -50,7 +50,7 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         state = recorder.state_of(self)
         if state is None:
             return call(self, *args, **kwargs)
-        begin_ns = time.time_ns()
+        begin_ns = recorder.now()
         recorder.forward_begins(state, begin_ns)
         flags = 0 if self.require_backward_grad_sync else _NO_SYNC
         if self.require_forward_param_sync:
@@ -59,20 +59,25 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
             flags |= _NO_GRAD
         else:
             state.backward_iteration = state.iteration
+            state.unreduced.forwards += 1
+            state.unreduced.no_sync = bool(flags & _NO_SYNC)
         iteration, step, module = state.iteration, recorder.current_step, state.id
         state.enter_forward()
-        failed = _FAILED
+        failed, label = _FAILED, 0
         try:
             result = call(self, *args, **kwargs)
             failed = 0
             if (self.find_unused_parameters or self.static_graph) and _through_sink(result):
                 flags |= _SINK
             return result
+        except BaseException as error:
+            label = recorder.label(describe.error_text(error))
+            raise
         finally:
-            end_ns = time.time_ns()
+            end_ns = recorder.now()
             state.in_forward = False
             rows = [
-                (begin_ns, end_ns, 0, step, iteration, -1, -1, 0, rank, flags | failed,
+                (begin_ns, end_ns, 0, step, iteration, -1, -1, label, rank, flags | failed,
                  _FORWARD, 0, module, no_group, 0)
             ]  # fmt: skip
             spans = []
@@ -105,11 +110,11 @@ def _through_sink(output: Any) -> bool:
 
 def _run_ddp_forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def _run_ddp_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        begin_ns = time.time_ns()
+        begin_ns = recorder.now()
         result = call(self, *args, **kwargs)
         state = recorder.state_of(self)
         if state is not None:
-            state.module_span = (begin_ns, time.time_ns())
+            state.module_span = (begin_ns, recorder.now())
         return result
 
     return _run_ddp_forward
@@ -125,9 +130,9 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
         before, fingerprints = self.named_module_buffers, recorder.fingerprints
         if fingerprints.due:
             fingerprints.buffers(state, "buffers before")
-        begin_ns = time.time_ns()
+        begin_ns = recorder.now()
         result = call(self)
-        end_ns = time.time_ns()
+        end_ns = recorder.now()
         buffers = self.modules_buffers
         recorder.write(
             Kind.BUFFER_SYNC,
@@ -192,11 +197,11 @@ def _prepare(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
         if state is None:
             return call(self, *args, **kwargs)
         # The Reducer takes its own zero as the first thing it does.
-        state.prepared_ns = begin_ns = time.time_ns()
+        state.prepared_ns = begin_ns = recorder.now()
         state.launched_buckets = 0
         state.first_launch_ns = 0
         result = call(self, *args, **kwargs)
-        state.prepare_span = (begin_ns, time.time_ns())
+        state.prepare_span = (begin_ns, recorder.now())
         if not state.in_forward:  # by hand: no forward is there to write it
             recorder.write(
                 Kind.PREPARE_FOR_BACKWARD,

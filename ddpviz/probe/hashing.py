@@ -1,6 +1,7 @@
-"""Hashes and norms of tensors, where they lie: on the device, a few operations for all of them.
+"""Hashes and norms of tensors, where they lie: in the host's memory each for itself
+(:mod:`ddpviz.probe.hashing_host`), on a device with a few operations for all of them.
 
-Only sums of integers: the same bits on any device, thread count and order of reduction.
+Only sums of integers: the same bits on any device of a sort, thread count and order of reduction.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from ddpviz.probe import hashing_host
+
 #: 32-bit words hashed to one sum.
 _PIECE_WORDS = 65_536
 #: Words hashed together. On a CPU they should stay in its cache; on a GPU launches cost most, and
@@ -22,10 +25,33 @@ _FACTORS = (-7046029254386353131, -4658895280553007687, -7723592293110705685)
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32, 16: torch.int32}
 
 
-def hashes(tensors: Sequence[torch.Tensor | None]) -> tuple[str, ...]:
-    """16 hex digits per tensor, "" for None: equal if and only if the bytes are, in logical order.
+def fingerprints(
+    tensors: Sequence[torch.Tensor | None],
+) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[int, ...]]:
+    """Per tensor, None among them: 16 hex digits, "" for None, equal if and only if the bytes are,
+    in logical order; the Euclidean norm, None where it is not finite, and for None; how many
+    elements are not finite.
+    """
+    plain = [None if tensor is None else _plain(tensor) for tensor in tensors]
+    there = [tensor is not None and hashing_host.fits(tensor) for tensor in plain]
+    others = [None if here else tensor for tensor, here in zip(plain, there, strict=True)]
+    if any(tensor is not None for tensor in others):
+        hashed, (normed, nonfinite) = _hashes(others), _norms(others)
+        found = list(zip(hashed, normed, nonfinite, strict=True))
+    else:
+        found = [("", None, 0)] * len(plain)
+    for place, tensor in enumerate(plain):
+        if there[place] and tensor is not None:
+            found[place] = hashing_host.fingerprint(tensor)
+    return (
+        tuple(one[0] for one in found),
+        tuple(one[1] for one in found),
+        tuple(one[2] for one in found),
+    )
 
-    Each word is mixed with its place by a bijection of 64 bits, and the results are added modulo
+
+def _hashes(tensors: Sequence[torch.Tensor | None]) -> tuple[str, ...]:
+    """Each word is mixed with its place by a bijection of 64 bits, and the results are added modulo
     2**64: one word that differs always shows, more of them but for 1 chance in 2**64.
     """
     pieces: list[torch.Tensor] = []
@@ -48,13 +74,10 @@ def hashes(tensors: Sequence[torch.Tensor | None]) -> tuple[str, ...]:
     )
 
 
-def norms(
+def _norms(
     tensors: Sequence[torch.Tensor | None],
 ) -> tuple[tuple[float | None, ...], tuple[int, ...]]:
-    """Euclidean norms in float64, and how many elements are not finite.
-
-    A norm is None where it is not finite, and for None.
-    """
+    """In float64, and how many elements are not finite."""
     there = [_numbers(tensor) for tensor in tensors if tensor is not None]
     if not there:
         return (None,) * len(tensors), (0,) * len(tensors)

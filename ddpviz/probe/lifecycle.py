@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim import optimizer as optimizer_module
 
 from ddpviz.events import Cause, Kind
-from ddpviz.probe import backward, comm_hooks, construction, forward
+from ddpviz.probe import backward, comm_hooks, construction, forward, state_dicts, unreduced
 from ddpviz.probe.state import in_cause
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def install(recorder: Recorder, patches: Patches) -> None:
     """Wrap everything that is followed; names this torch lacks are left out."""
-    for part in (construction, forward, backward, comm_hooks):
+    for part in (construction, forward, backward, comm_hooks, state_dicts):
         part.watch(recorder, patches)
     _watch_join(recorder, patches)
 
@@ -105,7 +105,11 @@ class Optimizers:
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         mine = self._open[threading.get_ident()]
         _cut(mine, id(optimizer))  # what raised before: no optimizer steps within its own step
-        mine.append((id(optimizer), time.time_ns()))
+        begin_ns = self._recorder.now()
+        mine.append((id(optimizer), begin_ns))
+        unreduced.optimizer_steps(self._recorder, optimizer, begin_ns)
+        if self._recorder.fingerprints.due:
+            self._recorder.fingerprints.optimizer_steps(optimizer)
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         mine = self._open[threading.get_ident()]

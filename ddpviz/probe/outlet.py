@@ -18,7 +18,8 @@ class Outlet:
     """Records and notes on their way from any thread to the sinks.
 
     ``interval_s``: seconds between two flushes. A flush wakes a thread beside the training, so
-    it is rare where nobody looks; the ring keeps what was written in between.
+    it is rare where nobody looks; the ring keeps what was written in between. ``watch``: called
+    before each on that thread, which runs also while training hangs.
     """
 
     def __init__(
@@ -28,8 +29,10 @@ class Outlet:
         capacity: int,
         ring_path: str | Path | None,
         interval_s: float,
+        watch: Callable[[], None] = lambda: None,
     ):
         self.interval_s = interval_s
+        self._watch = watch
         self._rank = rank
         self._sinks = list(sinks)
         # A full ring is flushed by the writer's own thread: nothing is dropped.
@@ -117,6 +120,11 @@ class Outlet:
                 self.say(f"{sink!r} did not take a batch, which is missing there ({what})")
         self._ring.flushed()
 
+    @property
+    def written(self) -> int:
+        """Slots of the ring written so far: it grows with whatever is recorded."""
+        return self._ring.written
+
     def say(self, message: str) -> None:
         """To stderr, each message once; training goes on."""
         if message not in self._said:
@@ -128,6 +136,7 @@ class Outlet:
             self._wake.wait(self.interval_s)
             self._wake.clear()
             try:
+                self._watch()
                 self.flush()
             except Exception as error:  # recording must not stop for good
                 self.say(f"a batch was not written: {type(error).__name__}: {error}")

@@ -6,10 +6,11 @@ import contextlib
 import os
 import platform
 import socket
+import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,18 @@ import torch.distributed as dist
 
 from ddpviz import events
 from ddpviz.events import LEVELS, NO_GROUP, NO_MODULE, Flag, Kind
-from ddpviz.probe import describe, lifecycle, tap
+from ddpviz.probe import cuda_events, describe, lifecycle, structure, tap
 from ddpviz.probe.collectives import Collectives
 from ddpviz.probe.compiling import Compiling
-from ddpviz.probe.fingerprints import Fingerprinter, check_every
+from ddpviz.probe.device_times import DeviceTimes
+from ddpviz.probe.environment import environment
+from ddpviz.probe.fingerprints import Fingerprinter
 from ddpviz.probe.frames import Walker
 from ddpviz.probe.outlet import Outlet, Sink
 from ddpviz.probe.patches import Patches
+from ddpviz.probe.ready_on_device import ReadyOnDevice
+from ddpviz.probe.schedule import Schedule, schedule
+from ddpviz.probe.stall import STALL_S, StallWatch
 from ddpviz.probe.state import Local, ModuleState
 
 _STEP, _OPTIMIZER = int(Kind.STEP), int(Kind.OPTIMIZER)
@@ -42,9 +48,11 @@ class Recorder:
     ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, every
     ``flush_interval_s`` and at once for notes. ``ring_path``: a file that keeps what was written
     even when the process is killed. ``capacity``: records that it holds.
-    ``level``: "summary" (per step) or "default" (per parameter and bucket). ``fingerprints``: in
+    ``level``: "summary" (per step), "default" (per parameter and bucket) or "detail" (also when
+    each gradient was there on a GPU). ``fingerprints``: in
     every so many steps, see :meth:`fingerprint_every`. ``device``: that is trained on, where it is
-    known before CUDA has started.
+    known before CUDA has started. ``stall_s``: after how long what the rank is in is noted, see
+    :class:`ddpviz.probe.stall.StallWatch`; 0 for never.
     Raises RuntimeError where another recorder is active, ValueError for an unknown level.
     """
 
@@ -57,8 +65,9 @@ class Recorder:
         world_size: int | None = None,
         capacity: int = 65_536,
         flush_interval_s: float = 1.0,
-        fingerprints: int = 0,
+        fingerprints: int | Schedule = 0,
         device: str | None = None,
+        stall_s: float = STALL_S,
     ):
         if level not in LEVELS:
             raise ValueError(f"found level {level!r}, expected one of {', '.join(LEVELS)}")
@@ -72,15 +81,19 @@ class Recorder:
         self.step_index = -1
         self.local = Local()
         self.detailed = level != "summary"
-        self._outlet = Outlet(self.rank, sinks, capacity, ring_path, flush_interval_s)
+        self.stalls = StallWatch(self, stall_s)
+        self._outlet = Outlet(self.rank, sinks, capacity, ring_path, flush_interval_s, self._look)
         #: Rows of records, positional: the quick way in.
-        self.write_rows = self._outlet.write
+        self.write_rows: Callable[..., None] = self._outlet.write
         self.write_ready = self._outlet.write_ready
         self.note = self._outlet.note
         self.label = self._outlet.label
-        self.flush = self._outlet.flush
         self.say = self._outlet.say
-        self.fingerprints = Fingerprinter(self, fingerprints)
+        #: The time, and on a device where its stream is, too.
+        self.now: Callable[[], int] = time.time_ns
+        self.device_times: DeviceTimes | None = None
+        self._ready_on_device = ReadyOnDevice(self)
+        self.fingerprints = Fingerprinter(self, schedule(fingerprints))
         self._patches = Patches()
         self.compiling = Compiling(self)
         self._states: dict[int, ModuleState] = {}
@@ -108,6 +121,8 @@ class Recorder:
                 level,
             )
         )
+
+        self.note(environment(self.rank))
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -164,6 +179,8 @@ class Recorder:
             return
         self.closed = True
         self.fingerprints.due = False  # a step that did not end may hang: nothing may wait for it
+        if self.device_times is not None:
+            self.device_times.close()
         # A completion callback can come a moment after its waiter went on; a hung one never does.
         deadline = time.monotonic() + _LATE_COMPLETIONS_S
         while self.collectives.pending and time.monotonic() < deadline:
@@ -177,7 +194,9 @@ class Recorder:
         for forgetting in self._forgetting:
             forgetting.detach()  # it would keep this recorder as long as the module
         self.compiling.close()
+        self._ready_on_device.close()
         self._patches.restore()
+        self.note(events.Ended(self.rank, time.time_ns()))
         if _active is self:
             _active = None
         self._outlet.close()
@@ -216,22 +235,34 @@ class Recorder:
         self._forgetting.append(weakref.finalize(ddp, self._forget, key, reducer_key))
         if not state.parameters:
             state.parameters = describe.reducer_parameters(ddp)
-        module = describe.describe_module(ddp, state.id, state.parameters)
+        if not state.names:
+            self.described(ddp, state)
+        cuda_events.follow(self, state, self._patches)
+        if self.level == "detail":
+            self._ready_on_device.watch(state)
         state.last_stats = ddp.reducer.get_backward_stats()
         state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
-        state.buffers = tuple(buffer.name for buffer in module.buffers)
-        self.note(module)
+        # Of a hook that was registered before, and of one built into C++, the end is not seen.
+        state.unreduced.seen = not describe.comm_hook_name(ddp)
         self.configured(ddp)
         self.plan(ddp, state, reason)
         self.compiling.built(ddp, state)
         if getattr(ddp, "_use_python_reducer", False):
-            state.python_reducer = True
+            state.python_reducer, state.unreduced.seen = True, False
             # A compiled backward is for the group object it was traced with, and reduces by the
             # group's name: nothing but that may change.
             ddp.process_group = state.inner
             if state.tap is not None and not state.tap.take_name():
                 why = "this torch does not let a group take another's name"
                 self.note(events.Unavailable(state.id, "collectives", time.time_ns(), why))
+        self.fingerprints.initial(state)
+
+    def described(self, ddp: Any, state: ModuleState) -> None:
+        """Note what the module is, once its parameters are known."""
+        module = describe.describe_module(ddp, state.id, state.parameters)
+        state.names = tuple(parameter.name for parameter in module.parameters)
+        state.buffers = tuple(buffer.name for buffer in module.buffers)
+        self.note(module)
 
     def release(self, state: ModuleState) -> None:
         """The module of this state is gone, or never came to be: so is its tap."""
@@ -260,6 +291,7 @@ class Recorder:
             return
         state.plan_version += 1
         self.note(state.plan)
+        structure.remember(state)
 
     def configured(self, ddp: Any) -> None:
         """Note the module's present configuration (after a knob was turned)."""
@@ -308,7 +340,7 @@ class Recorder:
 
     def optimizer_stepped(self, begin_ns: int, label: str) -> None:
         """The optimizer's step is over; so is the training step."""
-        end_ns, step = time.time_ns(), self.current_step
+        end_ns, step = self.now(), self.current_step
         rows = [self._row(_OPTIMIZER, begin_ns, end_ns, step, -1, self.label(label), 0)]
         if not self._explicit_step:
             rows += self._step_row(end_ns)
@@ -322,17 +354,24 @@ class Recorder:
         """
         self._walker = Walker(self._patches.originals())
 
-    def fingerprint_every(self, steps: int) -> None:
+    def fingerprint_every(self, steps: int | Schedule) -> None:
         """From the next step on, fingerprint what replicas should share in every so many steps.
 
-        0 ends it. Raises ValueError for anything but a whole number.
+        0 ends it. Raises ValueError for anything but a whole number or a :class:`Schedule`.
         """
-        self.fingerprints.every = check_every(steps)
+        self.fingerprints.follow(schedule(steps))
+
+    def fingerprint_next_step(self) -> None:
+        """Sample the next step that begins, whatever the schedule. To be called on every rank."""
+        self.fingerprints.ask()
 
     def _begin_step(self, begin_ns: int) -> None:
         self.step_index += 1
         self.fingerprints.step_begins(self.step_index)
         self._step_begin_ns, self.reduced_ns = begin_ns, 0
+        if self.device_times is not None:
+            self.device_times.step_begins()
+        self.stalls.thread = threading.get_ident()
         if self._walker is not None:
             self._walker.begin()
 
@@ -432,6 +471,27 @@ class Recorder:
     @flush_interval_s.setter
     def flush_interval_s(self, seconds: float) -> None:
         self._outlet.interval_s = seconds
+
+    def follow_device(self, times: DeviceTimes) -> None:
+        """From now on spans have the device's times; what is written waits until they are known."""
+        self.device_times, self.now, self.write_rows = times, times.now, times.write
+
+    def flush(self) -> None:
+        """Hand everything that is known by now to the sinks. From any thread."""
+        if self.device_times is not None:
+            self.device_times.resolve()
+        self._outlet.flush()
+
+    def _look(self) -> None:
+        """On the recorder's own thread, before each flush."""
+        if self.device_times is not None:
+            self.device_times.resolve()
+        self.stalls.look()
+
+    @property
+    def written(self) -> int:
+        """A count that grows whenever something is recorded."""
+        return self._outlet.written
 
     @property
     def current(self) -> str:

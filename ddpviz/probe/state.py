@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,21 @@ class Local(threading.local):
     state: ModuleState | None = None
 
 
+@dataclasses.dataclass
+class Unreduced:
+    """Gradients that backwards left in a module's parameters since the last reduction.
+
+    ``forwards``: with gradients, through DDP, since an optimizer stepped; ``no_sync``: the last of
+    them was in no_sync; ``seen``: whether the module's reductions can be seen at all.
+    """
+
+    begin_ns: int = 0
+    backwards: int = 0
+    forwards: int = 0
+    no_sync: bool = False
+    seen: bool = True
+
+
 class ModuleState:
     """What is followed of one DDP module between its forward and its finalize."""
 
@@ -38,6 +54,14 @@ class ModuleState:
         self.parameters: list[Any] = []  # weak references, in the Reducer's order
         self.buffers: tuple[str, ...] = ()  # names, in the order of the Module note
         self.buffers_after_backward = False  # fingerprints that are still due
+        self.names: tuple[str, ...] = ()  # of the parameters
+        self.graded: tuple[Any, ...] = ()  # versions of the gradients that were fingerprinted last
+        self.projected: list[list[float]] = []  # buckets of this backward, as a comm hook got them
+        self.strides: tuple[tuple[int, ...], ...] = ()  # of the parameters as the plan was made
+        self.parted: events.Parted | None = None  # the last one that was noted
+        self.strided: tuple[str, ...] = ()  # names that were noted last
+        self.looked = -2  # the step in which the module was last looked at
+        self.unreduced = Unreduced()
         self.used_map = b""  # the last one that was noted
         self.plan_version = -1
         self.plan: events.Plan | None = None
@@ -57,6 +81,13 @@ class ModuleState:
         self.python_reducer = False  # the Reducer is there and does nothing
         self.delayed = False  # this backward's buckets are reduced after it (static_graph)
         self.steps_ns: list[tuple[int, int]] = []
+
+    def live_parameters(self, ddp: Any) -> dict[str, Any]:
+        """The module's parameters by name, as it has them now."""
+        return {
+            name.replace("_orig_mod.", ""): parameter
+            for name, parameter in ddp.module.named_parameters()
+        }
 
     def enter_forward(self) -> None:
         """What the parts of a forward leave here is of this one."""

@@ -9,7 +9,6 @@ intact. Python callers (``dist.all_reduce``) look methods up on the pybind class
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +211,7 @@ def _observe(
         if tensors[0].is_cuda:
             # The future completes when the work is enqueued; the stream runs it later.
             ended = _ENQUEUED
-    begin_ns = time.time_ns()
+    begin_ns = recorder.now()
     completed, unwatched = recorder.collectives.launched(
         state, inner, name, dtype, nbytes, cause, flags, begin_ns, ended
     )

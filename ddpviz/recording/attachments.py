@@ -28,14 +28,22 @@ from ddpviz.events import (
     Label,
     Module,
     Note,
+    Parted,
     Plan,
     Process,
+    Projections,
     Recompile,
     Split,
+    Stall,
+    StateRead,
+    Strides,
     Unavailable,
     Unused,
     Walk,
 )
+
+#: Notes of a step and a module, taken in some steps.
+_SAMPLED = (Fingerprints, Parted, Strides, Projections, StateRead)
 
 #: ``Batch.sequence`` of records that came outside the numbering: read back from a ring file.
 UNNUMBERED = -1
@@ -81,12 +89,14 @@ class Offsets:
             return dataclasses.replace(note, id=note.id + self.group)
         if isinstance(note, Module):
             return dataclasses.replace(note, id=note.id + self.module)
-        if isinstance(note, (Failure, Fingerprints, Walk)) and note.step >= 0:
+        if isinstance(note, (Failure, Walk, *_SAMPLED)) and note.step >= 0:
             note = dataclasses.replace(note, step=note.step + self.step)
-        if isinstance(
-            note, (Plan, Configuration, Unavailable, Unused, Buffers, Fingerprints, Walk)
-        ):
+        if isinstance(note, (Plan, Configuration, Unavailable, Unused, Buffers, Walk, *_SAMPLED)):
             note = dataclasses.replace(note, module=note.module + self.module)
+        if isinstance(note, Stall):
+            step = note.step + self.step if note.step >= 0 else note.step
+            group = note.group if note.group == NO_GROUP else note.group + self.group
+            note = dataclasses.replace(note, step=step, group=group)
         return self._of_compiling(note)
 
     def _of_compiling(self, note: Note) -> Note:

@@ -22,6 +22,7 @@ from ddpviz.events import (
     Kind,
     Label,
     Note,
+    Projections,
     Unused,
     Walk,
 )
@@ -126,6 +127,8 @@ def _bulk(note: Note) -> int:
     """How many tensors or frames a note that may come with every step is about; 0 for another."""
     if isinstance(note, Fingerprints):
         return len(note.hashes)
+    if isinstance(note, Projections):
+        return 8 + len(note.values)
     if isinstance(note, Unused):  # a model that leaves out others in each step
         return 8 + len(note.parameters)
     if isinstance(note, Buffers):

@@ -41,6 +41,8 @@ class Recording:
         self._subscribers = Subscribers()
         self._remarks: list[str] = []
         self._writers: dict[int, RankWriter] = {}
+        #: The last comparison that was made of it, None before.
+        self.compared: Any = None
         self.directory = Path(directory) if directory is not None else None
         if self.directory is not None:
             saving.refuse_recording(self.directory)
@@ -315,10 +317,11 @@ class Recording:
         return analysis.compile_table(self, rank)
 
     def comparison(self, trials: Any) -> Any:
-        """See :func:`ddpviz.analysis.comparison`."""
+        """See :func:`ddpviz.analysis.comparison`. The last one is kept in ``compared``."""
         from ddpviz import analysis
 
-        return analysis.comparison(self, trials)
+        self.compared = analysis.comparison(self, trials)
+        return self.compared
 
     def borders(self, step: int | None = None, rank: int | None = None) -> pd.DataFrame:
         """See :func:`ddpviz.analysis.borders`."""
@@ -337,6 +340,18 @@ class Recording:
         from ddpviz import analysis
 
         return analysis.replicas(self)
+
+    def waiting(self) -> Any:
+        """What everyone was waiting for at the end, see :func:`ddpviz.analysis.waiting`."""
+        from ddpviz import analysis
+
+        return analysis.waiting(self)
+
+    def audit(self) -> Any:
+        """See :func:`ddpviz.analysis.audit.audit`."""
+        from ddpviz.analysis import audit
+
+        return audit.audit(self)
 
     def walk(self, step: int | None = None, rank: int = 0) -> Any:
         """See :func:`ddpviz.explain.walk`."""
@@ -361,6 +376,18 @@ class Recording:
         from ddpviz.export.single import single
 
         return single(self, view, step)
+
+    def picture(self, view: str, path: str | Path, **options: Any) -> Path:
+        """Draws a view as PNG or SVG, see :func:`ddpviz.export.pictures.write_picture`."""
+        from ddpviz.export.pictures import write_picture
+
+        return write_picture(self, view, path, **options)
+
+    def slides(self, path: str | Path, **options: Any) -> Path:
+        """Writes a deck of slides, see :func:`ddpviz.export.slides.write_slides`."""
+        from ddpviz.export.slides import write_slides
+
+        return write_slides(self, path, **options)
 
 
 def load(path: str | Path, bound: int = DEFAULT_BOUND) -> Recording:

@@ -6,8 +6,8 @@ torch: a trace is read where no job ever ran.
 
 from __future__ import annotations
 
-from ddpviz.traces.errors import TraceError
+from ddpviz.traces.errors import MOST_RANKS, NoRank, TraceError
 from ddpviz.traces.importing import Imported, read
 from ddpviz.traces.opening import is_trace
 
-__all__ = ["Imported", "TraceError", "is_trace", "read"]
+__all__ = ["MOST_RANKS", "Imported", "NoRank", "TraceError", "is_trace", "read"]

@@ -5,17 +5,14 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
 from ddpviz.events import Cause
-from ddpviz.traces.columns import Category, Trace
+from ddpviz.traces.columns import Trace
 from ddpviz.traces.comms import Collective
-from ddpviz.traces.phases import Iteration, Phases, python_function
-
-#: The rebuild tells the others the buckets' order and their sizes.
-_OF_REBUILD = 2
+from ddpviz.traces.forwards import of_forwards, within
+from ddpviz.traces.phases import Iteration, Phases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,15 +36,16 @@ def causes(trace: Trace, found: list[Collective], phases: Phases) -> list[Caused
     for one, (number, backward) in zip(found, of, strict=True):
         if number >= 0:
             (in_backward if backward else in_forward)[number].append(one)
-    told: dict[int, tuple[Cause, int]] = {}
-    usual = _usual_broadcasts(in_forward)
-    norms, python = _batch_norms(trace), _Functions(trace)
-    for mine in in_forward.values():
-        told |= _of_forward(python, mine, usual, norms)
+    norms = _batch_norms(trace)
+    told: dict[int, tuple[Cause, int]] = {
+        position: (cause, -1)
+        for position, cause in of_forwards(trace, phases, in_forward, norms).items()
+    }
     for number, mine in in_backward.items():
         told |= _of_backward(phases.iterations[number], mine, norms)
     first_ns = min((it.forward.begin_ns for it in phases.iterations), default=0)
     told |= _of_construction([one for one in found if one.launch_ns < first_ns], told)
+    told |= _outside(found, of, told, phases)
     return [
         Caused(
             one,
@@ -76,70 +74,6 @@ def _iteration(phases: Phases, begins: list[int], one: Collective) -> tuple[int,
     return -1, False
 
 
-def _usual_broadcasts(in_forward: dict[int, list[Collective]]) -> int:
-    """How many broadcasts most forwards that have any have: those of buffers."""
-    counts = collections.Counter(
-        sum(one.operation == "broadcast" for one in mine) for mine in in_forward.values()
-    )
-    counts.pop(0, None)
-    most = max(counts.values(), default=0)
-    return min((count for count, times in counts.items() if times == most), default=0)
-
-
-def _of_forward(
-    python: _Functions, mine: list[Collective], usual: int, norms: np.ndarray
-) -> dict[int, tuple[Cause, int]]:
-    told = {}
-    sent = [one for one in mine if one.operation == "broadcast"]
-    known = {one.position: python.cause(one) for one in sent}
-    if not any(known.values()):
-        integers = [one for one in sent if one.dtype == "int32"]
-        if len(integers) >= _OF_REBUILD:
-            known |= {one.position: Cause.REBUILD_ORDER for one in integers[:_OF_REBUILD]}
-        elif len(sent) == usual + _OF_REBUILD and not any(one.dtype for one in sent):
-            known |= {one.position: Cause.REBUILD_ORDER for one in sent[:_OF_REBUILD]}
-    for one in mine:
-        if one.operation == "broadcast":
-            told[one.position] = known[one.position] or Cause.BUFFERS, -1
-        elif _within(one, norms):
-            told[one.position] = Cause.SYNC_BATCH_NORM, -1
-        else:
-            told[one.position] = Cause.USER, -1
-    return told
-
-
-class _Functions:
-    """What Python's own rows say: in which function a collective was launched."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._rebuild = trace.named(_is("_rebuild_buckets"), Category.PYTHON)
-        self._buffers = trace.named(_is("_broadcast_coalesced", "_sync_buffers"), Category.PYTHON)
-
-    def cause(self, one: Collective) -> Cause | None:
-        if self._hold(self._rebuild, one):
-            return Cause.REBUILD_ORDER
-        return Cause.BUFFERS if self._hold(self._buffers, one) else None
-
-    def _hold(self, positions: np.ndarray, one: Collective) -> bool:
-        trace = self._trace
-        return bool(
-            (
-                (trace.begin_ns[positions] <= one.launch_ns)
-                & (trace.end_ns[positions] >= one.launched_ns)
-                & (trace.thread[positions] == one.thread)
-            ).any()
-        )
-
-
-def _is(*functions: str) -> Callable[[str], bool]:
-    def wanted(name: str) -> bool:
-        found = python_function(name)
-        return found is not None and found[1] in functions
-
-    return wanted
-
-
 def _of_backward(
     iteration: Iteration, mine: list[Collective], norms: np.ndarray
 ) -> dict[int, tuple[Cause, int]]:
@@ -155,7 +89,7 @@ def _of_backward(
         if last.dtype in ("int32", ""):
             told[last.position] = Cause.USED_MAP, -1
             reduced.pop()
-    buckets = [one for one in reduced if not _within(one, norms)]
+    buckets = [one for one in reduced if not within(one, norms)]
     for one in reduced:
         told[one.position] = (
             (Cause.BUCKET, buckets.index(one)) if one in buckets else (Cause.SYNC_BATCH_NORM, -1)
@@ -183,11 +117,29 @@ def _of_construction(
     return found
 
 
+def _outside(
+    found: list[Collective],
+    of: list[tuple[int, bool]],
+    told: dict[int, tuple[Cause, int]],
+    phases: Phases,
+) -> dict[int, tuple[Cause, int]]:
+    """What no forward, backward or constructor launched: DDP itself issues none there, but for
+    Join, whose ranks shadow those of the others once they have no more inputs."""
+    if not phases.iterations:
+        return {}
+    last = phases.iterations[-1]
+    end_ns = max(last.forward.end_ns, last.backward.span.end_ns if last.backward else 0)
+    joining = any(cause == Cause.JOIN for cause, _ in told.values())
+    first_ns = phases.iterations[0].forward.begin_ns
+    return {
+        one.position: (Cause.JOIN if joining and one.launch_ns > end_ns else Cause.USER, -1)
+        for one, (number, _) in zip(found, of, strict=True)
+        if number < 0 and one.position not in told and one.launch_ns > first_ns
+    }
+
+
 def _batch_norms(trace: Trace) -> np.ndarray:
     """Begins and ends of rows of SyncBatchNorm, forward and backward, as pairs."""
     at = trace.named(lambda name: "SyncBatchNorm" in name)
     return np.stack([trace.begin_ns[at], trace.end_ns[at]], axis=1)
 
-
-def _within(one: Collective, norms: np.ndarray) -> bool:
-    return bool(((norms[:, 0] <= one.launch_ns) & (one.launch_ns <= norms[:, 1])).any())

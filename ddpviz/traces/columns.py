@@ -54,6 +54,8 @@ ASKED = (
     "torch::distributed::reducer::",
     "torch.distributed.ddp.reducer::copy_bucket_to_grad",
 )
+#: An event is at most so many times as long as all begins are apart, and so much more.
+_MOST_EXTENTS, _LONGEST_NS = 10, 60e9
 #: Times beyond this (in ns, some 290 years) are none.
 _LATEST_NS = 2.0**63
 
@@ -127,6 +129,37 @@ class _Part:
     details: dict[int, Args]
 
 
+class _Pairs:
+    """Begins and ends that are events of their own, each with its other; per thread they nest."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[Any, Any], list[Event]] = {}
+        self._odd = 0
+
+    def complete(self, block: list[Event]) -> list[Event]:
+        """The complete events of a block, in their order; a pair stands where it ended."""
+        found = []
+        for event in block:
+            if event.ph == "X":
+                found.append(event)
+            elif event.ph == "B":
+                self._open.setdefault(_where(event), []).append(event)
+            elif event.ph == "E":
+                begun = self._open.get(_where(event))
+                if begun:
+                    begin = begun.pop()
+                    begin.ph, begin.dur = "X", _number(event.ts) - _number(begin.ts)
+                    found.append(begin)
+                else:
+                    self._odd += 1
+        return found
+
+    @property
+    def left_out(self) -> int:
+        """Those without their other, so far."""
+        return self._odd + sum(map(len, self._open.values()))
+
+
 class _Codes:
     """Names, threads and categories, numbered as they come."""
 
@@ -147,7 +180,7 @@ class _Codes:
         return _Part(
             begin_us,
             whole,
-            np.where(np.isnan(length_us), 0.0, length_us),
+            length_us,
             np.array([names.setdefault(event.name, len(names)) for event in events], np.int32),
             np.array([threads.setdefault(_where(one), len(threads)) for one in events], np.int32),
             category,
@@ -158,10 +191,11 @@ class _Codes:
 
 def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
     """Raises :class:`TraceError` where there is no event with a time and a length."""
-    codes, parts, left_out = _Codes(), [], decoded.left_out
+    codes, pairs, parts, left_out = _Codes(), _Pairs(), [], decoded.left_out
     for block, bad in decoded.blocks():
-        parts.append(codes.part([event for event in block if event.ph == "X"]))
+        parts.append(codes.part(pairs.complete(block)))
         left_out += bad
+    left_out += pairs.left_out
     parts = parts or [codes.part([])]
     begin_us = np.concatenate([part.begin_us for part in parts])
     length_us = np.concatenate([part.length_us for part in parts])
@@ -170,7 +204,7 @@ def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
     unit = _unit(begin_us, whole)
     base_ns = _whole(decoded.base_ns)
     good = ~np.isnan(begin_us) & (np.abs(begin_us) * unit + base_ns < _LATEST_NS)
-    good &= (length_us >= 0) & (length_us * unit < _LATEST_NS / 4)
+    good &= _possible(begin_us, length_us, unit)  # one whose length cannot be read has none
     if not good.any():
         raise TraceError(
             f"found no event with a time in {path}, expected a profiler trace of some steps: "
@@ -208,6 +242,16 @@ def columns(path: Path, decoded: Decoded, distributed: dict[str, Any]) -> Trace:
     )
 
 
+def _possible(begin_us: np.ndarray, length_us: np.ndarray, unit: int) -> np.ndarray:
+    """Lengths that an event can have beside the others: not negative, and not many times longer
+    than the trace."""
+    known = begin_us[~np.isnan(begin_us)]
+    extent_us = float(known.max() - known.min()) if len(known) else 0.0
+    longest_us = min(_MOST_EXTENTS * extent_us + _LONGEST_NS / unit, _LATEST_NS / 4 / unit)
+    possible: np.ndarray = (length_us >= 0) & (length_us <= longest_us)
+    return possible
+
+
 def _moved(parts: list[_Part], order: np.ndarray) -> dict[int, Args]:
     """The parts' details by where their events have come to stand, in that order."""
     at = np.full(sum(len(part.name) for part in parts), -1, np.int64)
@@ -229,7 +273,9 @@ def _times(values: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
     try:
         found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number(value) for value in values], np.float64)
+        found = np.empty(0)
+    if found.shape != (len(values),):  # lists among them, or what is no number
+        found = np.array([_number(value) for value in values], np.float64).reshape(-1)
     return np.where(np.isfinite(found), found, np.nan), None
 
 

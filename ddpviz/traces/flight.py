@@ -33,7 +33,7 @@ from ddpviz.events import (
 )
 from ddpviz.recording import Recording
 from ddpviz.traces.comms import DTYPES, elements_of, operation
-from ddpviz.traces.errors import TraceError
+from ddpviz.traces.errors import MOST_RANKS, TraceError
 
 #: In which function DDP issued it, the innermost that is known.
 _CAUSES = {
@@ -125,6 +125,11 @@ def recording_of(dumps: list[tuple[int, Dump]]) -> Recording:
         max((max(m) + 1 for _, d in dumps for m in d.groups.values()), default=0),
         max(rank for rank, _ in dumps) + 1,
     )
+    if size > MOST_RANKS + 1:
+        raise TraceError(
+            f"found ranks up to {size - 1} in the dump {dumps[0][1].path}, expected at most "
+            f"{MOST_RANKS}: check it"
+        )
     for rank, dump in sorted(dumps, key=lambda one: one[0]):
         recording.append(_batch(rank, dump, size))
         for sentence in _stuck(rank, dump):

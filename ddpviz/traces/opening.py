@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import stat
 from pathlib import Path
 
 import psutil
@@ -44,7 +45,7 @@ def may_be_trace(path: Path) -> bool:
 def is_trace(path: Path) -> bool:
     """A file, or a directory with files that may be traces and no recording in it."""
     if not path.is_dir():
-        return path.exists() and path.name != DESCRIPTION
+        return path.name != DESCRIPTION and (path.exists() or may_be_trace(path))
     if (path / DESCRIPTION).exists() or ranks_in(path):
         return False
     return any(may_be_trace(entry) for entry in path.iterdir())
@@ -57,7 +58,10 @@ def contents(path: Path) -> bytes | mmap.mmap:
     once unpacked, or of a format that is not read.
     """
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        size = about.st_size
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            raise TraceError(f"found a pipe or a device at {path}, {_EXPECTED}, as a file")
         with path.open("rb") as file:
             head = file.read(64)
             if not size or not head:

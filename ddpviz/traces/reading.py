@@ -14,7 +14,7 @@ import msgspec
 from ddpviz.traces import flight, opening
 from ddpviz.traces.columns import Trace, columns
 from ddpviz.traces.decoding import NoEvents, decode
-from ddpviz.traces.errors import TraceError
+from ddpviz.traces.errors import MOST_RANKS, NoRank, TraceError
 from ddpviz.traces.exported import Exported
 from ddpviz.traces.flight import Dump
 
@@ -77,19 +77,24 @@ def rank_of_dump(dump: Dump, given: int | None = None) -> int:
 
 def rank_of(trace: Trace, given: int | None = None) -> RankTrace:
     """Who recorded it: as given, else as the content says, else as the file's name does."""
-    world_size = _number(trace.distributed.get("world_size"), 1)
+    world_size = _number(trace.distributed.get("world_size"), 1) or 0
     rank = given if given is not None else _number(trace.distributed.get("rank"), 0)
     if rank is None:
         named = _RANK_IN_NAME.search(trace.path.name)
         if named is None:
-            raise TraceError(
+            raise NoRank(
                 f"found no rank in {trace.path}, neither in its distributedInfo nor in its name: "
                 "rename it to say so, as in trace.rank0.json"
             )
         rank = int(named[1])
-    if rank > 65_535:
-        raise TraceError(f"found rank {rank} in {trace.path}, expected at most 65535")
-    return RankTrace(rank, world_size or 0, trace)
+    if rank > MOST_RANKS:
+        raise TraceError(f"found rank {rank} in {trace.path}, expected at most {MOST_RANKS}")
+    if world_size > MOST_RANKS + 1:
+        raise TraceError(
+            f"found a world size of {world_size} in {trace.path}, expected at most "
+            f"{MOST_RANKS + 1}: check its distributedInfo"
+        )
+    return RankTrace(rank, world_size, trace)
 
 
 def refuse_doubles(found: Sequence[tuple[int, Path]]) -> None:
@@ -125,6 +130,12 @@ def remarks_on(found: Iterable[RankTrace]) -> list[str]:
             remarks.append(
                 f"{one.trace.left_out} events of {one.trace.path.name} could not be read and are "
                 "left out"
+            )
+        named = _RANK_IN_NAME.search(one.trace.path.name)
+        if named and int(named[1]) != one.rank:
+            remarks.append(
+                f"{one.trace.path.name} is of rank {one.rank}, as it says inside, though its name "
+                f"says {int(named[1])}"
             )
         if one.world_size and one.rank >= one.world_size:
             remarks.append(

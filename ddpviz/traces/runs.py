@@ -11,7 +11,7 @@ from ddpviz.events import Cause
 from ddpviz.traces.buckets import Layout, Reduction, layouts, reductions
 from ddpviz.traces.causes import Caused, causes
 from ddpviz.traces.columns import Category, Trace
-from ddpviz.traces.comms import collectives
+from ddpviz.traces.comms import collectives, is_kernel
 from ddpviz.traces.device import Kernels, kernels
 from ddpviz.traces.errors import TraceError
 from ddpviz.traces.phases import Phases, Span, phases
@@ -22,7 +22,7 @@ from ddpviz.traces.reading import RankTrace
 class Run:
     """``on_device``: spans and collectives are told as the GPU's streams ran them, not as the
     host enqueued them. ``enqueued``: collectives were handed to NCCL, and the trace has no GPU's
-    side: when they ran is not known."""
+    side, or doesn't say who launched what of it: how long the host's work took is not known."""
 
     rank: int
     world_size: int
@@ -34,6 +34,12 @@ class Run:
     kernels: Kernels
     on_device: bool
     enqueued: bool
+    has_kernels: bool
+
+    @property
+    def unlinked(self) -> bool:
+        """Whether the trace has kernels, and nothing in it says who launched them."""
+        return self.has_kernels and not self.on_device
 
     def spans(self, of: list[Span]) -> list[tuple[int, int]]:
         """Begin and end of each of the host's spans on this run's clock; (0, 0) for one that
@@ -71,7 +77,9 @@ def examine(one: RankTrace) -> Run:
         )
     launched = kernels(trace)
     ran = any(one.collective.begin_ns for one in caused)
-    on_device = len(launched) > 0 and bool((trace.category == Category.KERNEL).any())
+    has_kernels = bool((trace.category == Category.KERNEL).any())
+    on_device = len(launched) > 0 and has_kernels
+    handed_over = any(name.startswith("nccl:") or is_kernel(name) for name in trace.names)
     reduced = reductions(trace, parts.iterations, caused)
     rebuilt = {one.iteration for one in caused if one.cause == Cause.REBUILD_ORDER}
     return Run(
@@ -84,5 +92,6 @@ def examine(one: RankTrace) -> Run:
         layouts=layouts(reduced, rebuilt),
         kernels=launched,
         on_device=on_device,
-        enqueued=not ran and any(name.startswith("nccl:") for name in trace.names),
+        enqueued=handed_over and not (ran and on_device),
+        has_kernels=has_kernels,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -20,26 +21,29 @@ class Share:
     window; ``hidden_ns`` is the part of computing during which a collective was running too.
 
     On a GPU computing is any kernel but NCCL's (copies between memories are other); without one
-    it is any of torch's operations. Communicating is NCCL's kernels, or gloo's own threads.
+    it is any of torch's operations. Communicating is NCCL's kernels, or gloo's own threads. Where
+    the trace has none of what its collectives ran as, all but computing is NaN, and where that
+    was on a GPU, computing too.
     """
 
     rank: int
     window_ns: int
-    compute_ns: int
-    hidden_ns: int
-    exposed_ns: int
-    other_ns: int
+    compute_ns: float
+    hidden_ns: float
+    exposed_ns: float
+    other_ns: float
 
     @property
     def overlap(self) -> float:
         """Hidden share of all communication, NaN where there was none."""
         communication_ns = self.hidden_ns + self.exposed_ns
-        return self.hidden_ns / communication_ns if communication_ns else float("nan")
+        return self.hidden_ns / communication_ns if communication_ns else math.nan
 
 
 def share(run: Run, begin_ns: int | None = None, end_ns: int | None = None) -> Share:
     """Of a rank between two moments of its own trace's clock; by default of all that ran."""
     computing, communicating = busy(run)
+    seen = len(communicating) > 0 or not run.collectives
     both = merged(np.concatenate([computing, communicating]))
     low = begin_ns if begin_ns is not None else int(both[:, 0].min(initial=2**62))
     high = end_ns if end_ns is not None else int(both[:, 1].max(initial=0))
@@ -48,6 +52,9 @@ def share(run: Run, begin_ns: int | None = None, end_ns: int | None = None) -> S
     )
     compute_ns, communication_ns, either_ns = map(covered, (computing, communicating, both))
     window_ns = max(high - low, 0)
+    if not seen:
+        compute = math.nan if run.enqueued and not run.has_kernels else float(compute_ns)
+        return Share(run.rank, window_ns, compute, math.nan, math.nan, math.nan)
     return Share(
         run.rank,
         window_ns,
@@ -61,7 +68,7 @@ def share(run: Run, begin_ns: int | None = None, end_ns: int | None = None) -> S
 def busy(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """When it computed and when it communicated: begins and ends, merged and in order."""
     trace = run.trace
-    if run.on_device:
+    if run.has_kernels:
         kernel = trace.category == Category.KERNEL
         sends = np.zeros(len(trace), bool)
         sends[trace.named(is_kernel, Category.KERNEL)] = True

@@ -34,7 +34,13 @@ def remarks_on(runs: list[Run]) -> list[str]:
             "times are those of the GPU's streams: each part is told by the kernels that it "
             "launched, a collective by its NCCL kernel"
         )
-    if any(run.enqueued for run in runs):
+    if any(run.unlinked for run in runs):
+        remarks.append(
+            "the trace's kernels don't say who launched them (no correlation): steps and their "
+            "parts are told as the host enqueued them, and how long the GPU took for them, or "
+            "waited for collectives, is not known"
+        )
+    if any(run.enqueued and not run.has_kernels for run in runs):
         remarks.append(
             "the trace has no kernels: when collectives ran is not known, only when the host "
             "enqueued them; record it with ProfilerActivity.CUDA"

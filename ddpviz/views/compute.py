@@ -74,6 +74,27 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
     return [row for row in rows if row["right"] > row["left"]]
 
 
+def host_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
+    """When the host enqueued what the compute lane shows: ahead of the device, or behind it."""
+    rows: list[Row] = []
+    drawn = source.records[source.records["kind"] == Kind.HOST]
+    drawn = drawn[np.isin(drawn["index"], [int(kind) for kind in _ENQUEUED])]
+    for rank, lane in lanes.host.items():
+        mine = drawn[drawn["rank"] == rank]
+        for record, whole in zip(mine, intervals(mine, source.zero_ns, end_ms), strict=True):
+            head = f"{_ENQUEUED[Kind(int(record['index']))]}, enqueued by the host"
+            rows.append(_span("host", rank, lane, whole, head, ""))
+    return rows
+
+
+#: What the host's lane shows, without overlaps.
+_ENQUEUED = {
+    Kind.FORWARD: "forward",
+    Kind.BACKWARD: "backward",
+    Kind.OPTIMIZER: "optimizer step",
+}
+
+
 def _span(
     kind: str,
     rank: int,

@@ -119,6 +119,11 @@ def lane_figure(
     return LaneFigure(drawn, text, ink)
 
 
+def quiet_colour(theme: Theme) -> str:
+    """Of what is as it should be."""
+    return _QUIET[theme.name]
+
+
 def bars(rows: Sequence[Row]) -> Columns:
     """Bars of lanes; ``bucket`` and ``rank`` are -1 where a row is of none."""
     return columns(_BARS, [{"bucket": -1, "rank": -1, **row} for row in rows], _TEXTS)

@@ -52,7 +52,8 @@ class Lane:
 
 @dataclasses.dataclass(frozen=True)
 class Lanes:
-    """All lanes of a step. ``other`` only for open ranks with collectives of their own cause.
+    """All lanes of a step. ``other`` only for open ranks with collectives of their own cause,
+    ``host`` only for those whose other times are a device's.
 
     ``open_ranks``: rank → why it is open ("slowest", …, or "" where every rank is).
     """
@@ -62,12 +63,13 @@ class Lanes:
     buckets: dict[tuple[int, int, int], Lane]  # by (rank, module, bucket)
     open_ranks: dict[int, str]
     height_px: float
+    host: dict[int, Lane] = dataclasses.field(default_factory=dict)
 
     @property
     def all(self) -> list[Lane]:
         """Every lane from top to bottom."""
-        lanes = [*self.compute.values(), *self.other.values(), *self.buckets.values()]
-        return sorted(lanes, key=lambda lane: lane.middle)
+        ranks = [*self.host.values(), *self.compute.values(), *self.other.values()]
+        return sorted([*ranks, *self.buckets.values()], key=lambda lane: lane.middle)
 
 
 def choose_open(source: StepSource, wanted: list[int] | None = None) -> dict[int, str]:
@@ -96,8 +98,15 @@ def _ready_ns(source: StepSource, rank: int) -> int:
 
 def place(source: StepSource, open_ranks: dict[int, str]) -> Lanes:
     """Lanes of all ranks: the compute lane, other collectives, one lane per bucket."""
-    others = _with_other(source)
-    open_lanes = {rank: ["compute", *(["other"] if rank in others else [])] for rank in open_ranks}
+    others, hosts = _with_other(source), _with_host(source)
+    open_lanes = {
+        rank: [
+            *(["host"] if rank in hosts else []),
+            "compute",
+            *(["other"] if rank in others else []),
+        ]
+        for rank in open_ranks
+    }
     labels = _bucket_labels(source, open_ranks)
     pitch = _pitch(
         lanes=sum(len(open_lanes[rank]) + len(labels[rank]) for rank in open_ranks),
@@ -105,6 +114,7 @@ def place(source: StepSource, open_ranks: dict[int, str]) -> Lanes:
     )
     compute: dict[int, Lane] = {}
     other: dict[int, Lane] = {}
+    host: dict[int, Lane] = {}
     buckets: dict[tuple[int, int, int], Lane] = {}
     y = _MARGIN_PX - _GAP_PX
     previous_open = True
@@ -122,13 +132,15 @@ def place(source: StepSource, open_ranks: dict[int, str]) -> Lanes:
             middle, half = y + pitch / 2, pitch * _FILL / 2
             if what == "compute":
                 compute[rank] = Lane(f"rank {rank}{why}  compute", middle, half)
+            elif what == "host":
+                host[rank] = Lane("host", middle, half)
             else:
                 other[rank] = Lane("other collectives", middle, half)
             y += pitch
         for key, label in labels[rank].items():
             buckets[key] = Lane(label, y + pitch / 2, pitch * _FILL / 2, key[2])
             y += pitch
-    return Lanes(compute, other, buckets, open_ranks, y + _MARGIN_PX / 3)
+    return Lanes(compute, other, buckets, open_ranks, y + _MARGIN_PX / 3, host)
 
 
 def _pitch(lanes: int, taken_px: float) -> float:
@@ -136,6 +148,11 @@ def _pitch(lanes: int, taken_px: float) -> float:
     largest, smallest = _PITCH_PX
     room = _WANTED_HEIGHT_PX - 2 * _MARGIN_PX - taken_px
     return min(largest, max(smallest, room / max(lanes, 1)))
+
+
+def _with_host(source: StepSource) -> set[int]:
+    """Ranks whose spans have a device's times: the host's are beside them."""
+    return set(source.records["rank"][source.records["kind"] == Kind.HOST].tolist())
 
 
 def _with_other(source: StepSource) -> set[int]:

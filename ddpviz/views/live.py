@@ -26,6 +26,8 @@ Pairs = list[tuple[Any, dict[str, Any]]]
 
 #: What makes BokehJS typeset a text as mathematics, and the same with a zero-width space in it.
 _TEX = {"$$": "$\u200b$", r"\[": "\\\u200b[", r"\(": "\\\u200b("}
+#: Of one reading: what is longer says that it is cut.
+LONGEST_READING = 70_000
 #: Characters of a title that fit beside each other at 1366 px.
 _LONGEST_TITLE = 140
 
@@ -84,6 +86,7 @@ class Picture:
     frame; ``x_label``: None leaves the figure's; ``y_labels``: position and text of each lane, None
     for a numeric axis; ``y_label``: None leaves the figure's. ``empty``: there is nothing but the
     title, so no axis and no legend either. ``facts``: sentences that stand below the figure.
+    ``readings``: keys and labels of what can be read in full, see :class:`LiveView`.
     """
 
     step: int
@@ -97,6 +100,7 @@ class Picture:
     y_labels: Sequence[tuple[float, str]] | None = None
     empty: bool = False
     facts: tuple[str, ...] = ()
+    readings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +131,9 @@ class LiveView:
 
     ``of_step``: it shows the moment's step only, not the last steps up to now. ``basis``: what it
     is drawn from, where that is less than the step: it need not be drawn again from the same.
+    ``read``: the text of a picture's reading by its key, of at most :data:`LONGEST_READING`
+    characters; too long to come with every picture. Rows of the source "bars" that have one name
+    its key in their column "reading". Raises LookupError for an unknown key.
     """
 
     name: str
@@ -134,6 +141,7 @@ class LiveView:
     picture: Callable[[Moment], Picture]
     of_step: bool = False
     basis: Callable[[Source], Hashable] | None = None
+    read: Callable[[Source, str], str] | None = None
 
 
 def properties(drawn: LiveFigure, picture: Picture) -> Pairs:

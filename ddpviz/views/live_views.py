@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpviz.views import (
     buffers,
+    compile,
     construction,
     countdown,
     finalize,
@@ -28,6 +29,7 @@ VIEWS: dict[str, LiveView] = {
         finalize,
         overlap,
         forward_graph,
+        compile,
         replicas,
     )
 }

@@ -17,6 +17,7 @@ SPANS: dict[str, tuple[str, str]] = {
     "in_flight": ("#6F5BB5", "waits or transfers"),
     "optimizer": ("#999999", "optimizer"),
     "construction": ("#BBBBBB", "construction"),
+    "host": ("#A3ADB8", "host enqueues"),
 }
 
 #: The stretches of a bucket, always in this order; "in_flight" is the last two in one.

@@ -9,7 +9,7 @@ import numpy as np
 from ddpviz.analysis.tables import SHARED_ID
 from ddpviz.events import Kind
 from ddpviz.views.columns import Columns, Row, columns
-from ddpviz.views.compute import compute_rows, exposed_rows, intervals
+from ddpviz.views.compute import compute_rows, exposed_rows, host_rows, intervals
 from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
 from ddpviz.views.source import StepSource
 from ddpviz.views.stretches import bucket_rows, interval, merged, relative_ms
@@ -85,7 +85,7 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
     lanes = place(source, chosen)
     end_ms = _end_ms(source)
     spans, ticks = bucket_rows(source, lanes, end_ms)
-    spans = compute_rows(source, lanes, end_ms) + spans
+    spans = host_rows(source, lanes, end_ms) + compute_rows(source, lanes, end_ms) + spans
     marks = _marks(source, lanes)
     exposed = exposed_rows(source, lanes, end_ms)
     notes = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,14 +40,14 @@ WIDGET_STYLE = """
   background-color: var(--ddpviz-background, var(--jp-layout-color1, #fff)) !important;
   color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328)) !important;
   border-color: var(--ddpviz-line, var(--jp-border-color1, #c8ccd1)) !important;
-  font-size: 13px;
+  font-size: var(--ddpviz-widget-size, 13px);
 }
 select.bk-input { appearance: auto !important; background-image: none !important; }
 .noUi-target {
   background: var(--ddpviz-line, var(--jp-border-color1, #c8ccd1)) !important;
   border: 0; box-shadow: none;
 }
-.bk-clearfix { color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e)); font-size: 12px }
+.bk-clearfix, .bk-slider-title { color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e)); font-size: var(--ddpviz-widget-size, 12px) }
 """
 
 _SHOW = """
@@ -79,24 +80,34 @@ if (position >= 0 && position < values.length) {
 class Selected:
     """A figure with its step selector: ``layout`` holds ``drawn.plot`` and the widgets.
 
-    ``steps``: those that can be selected, in order; ``table``: :func:`ddpviz.analysis.steps`.
+    ``steps``: those that can be selected, in order, ``shown`` first; ``left_out``: how many more
+    were recorded; ``table``: :func:`ddpviz.analysis.steps`.
     """
 
     layout: Column
     drawn: StepFigure
     steps: list[int]
+    shown: int
+    left_out: int
     table: pd.DataFrame
 
 
-def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Selected:
+def selectable(
+    recording: Recording,
+    open_ranks: list[int] | None = None,
+    *,
+    shown: int | None = None,
+    only: Sequence[int] | None = None,
+    most_glyphs: int = MOST_GLYPHS_OF_ALL_STEPS,
+) -> Selected:
     """The figure of one step and a selector of steps; their data travels with it.
 
-    The first one shown is the newest, or the one in which a rank failed (outside of steps: the one
-    that it had begun last).
+    The first one shown is ``shown``, else the newest, or the one in which a rank failed (outside of
+    steps: the one that it had begun last). ``only``: the steps to choose from; by default all.
 
-    What does not fit (:data:`MOST_GLYPHS_OF_ALL_STEPS`) is chosen by :func:`choose_steps`, and the
-    note beside the selector says how many of how many there are. Raises ValueError for a recording
-    without steps.
+    What does not fit (``most_glyphs`` of all steps together) is chosen by :func:`choose_steps`, and
+    the note beside the selector says how many of how many there are. Raises ValueError for a
+    recording without steps, and for a step that it has not.
     """
     run = read_run(recording)
     if not run.steps:
@@ -105,16 +116,21 @@ def selectable(recording: Recording, open_ranks: list[int] | None = None) -> Sel
     lengths = table.groupby("step")["step_ms"].max()
     newest = _newest(run.steps, lengths)
     failed = [place.step for _, place in run.evidence.failures if place.step in run.steps]
-    first_shown = failed[-1] if failed else newest
-    telling = {newest: "newest"} | ({first_shown: "failed"} if failed else {})
+    first_shown = shown if shown is not None else failed[-1] if failed else newest
+    telling = {newest: "newest"} | ({failed[-1]: "failed"} if failed else {})
+    telling = {first_shown: telling.get(first_shown, "")} | telling
+    for step in (first_shown, *(only or ())):
+        run.check(step)
+    offered = [step for step in run.steps if only is None or step in (first_shown, *only)]
+    telling = {step: why for step, why in telling.items() if step in offered}
     glyphs = build_rows(run.source(first_shown), open_ranks).glyphs
-    most = min(MOST_STEPS, max(1, MOST_GLYPHS_OF_ALL_STEPS // max(glyphs, 1)))
-    chosen = choose_steps(run.steps, lengths, _replanned(table), telling, most)
+    most = min(MOST_STEPS, max(1, most_glyphs // max(glyphs, 1)))
+    chosen = choose_steps(offered, lengths, _replanned(table), telling, most)
     all_rows = [build_rows(run.source(step), open_ranks) for step in chosen]
     options = [(str(step), _option(run, step, why, lengths)) for step, why in chosen.items()]
     left_out = len(run.steps) - len(chosen)
     layout, drawn = _assemble(all_rows, options, first_shown, left_out)
-    return Selected(layout, drawn, list(chosen), table)
+    return Selected(layout, drawn, list(chosen), first_shown, left_out, table)
 
 
 def _newest(recorded: list[int], lengths: pd.Series) -> int:
@@ -144,20 +160,24 @@ def choose_steps(
     ms by step.
     """
     reasons = dict(telling)
+
+    def because(step: int, why: str) -> None:
+        reasons[step] = reasons.get(step) or why
+
     built = [step for step in recorded if is_construction(step)]
     training = [step for step in recorded if not is_construction(step)]
     for step in built[:1]:
-        reasons.setdefault(step, "")
-    reasons.setdefault(training[0] if training else recorded[0], "first")
+        because(step, "")
+    because(training[0] if training else recorded[0], "first")
     for step in replanned[:5]:
-        reasons.setdefault(step, "new bucket plan")
+        because(step, "new bucket plan")
     timed = lengths[lengths.index.isin(training)].dropna().sort_values()
     if len(timed) > 2:
-        reasons.setdefault(int(timed.index[-1]), "slowest")
-        reasons.setdefault(int(timed.index[0]), "fastest")
-        reasons.setdefault(int(timed.index[len(timed) // 2]), "median")
+        because(int(timed.index[-1]), "slowest")
+        because(int(timed.index[0]), "fastest")
+        because(int(timed.index[len(timed) // 2]), "median")
     for step in built:
-        reasons.setdefault(step, "")
+        because(step, "")
     chosen = dict(list(reasons.items())[: max(most, len(telling))])
     rest = [step for step in recorded if step not in chosen]
     room = min(most - len(chosen), len(rest))

@@ -91,11 +91,15 @@ class Run:
         """The construction of this number; None for a step."""
         return self.evidence.construction(step)
 
-    def source(self, step: int) -> StepSource:
-        """What this step is drawn from. Raises ValueError for one without records."""
+    def check(self, step: int) -> None:
+        """Raises ValueError for a step without records."""
         if step not in self.steps:
             trained = [known for known in self.steps if not is_construction(known)]
             raise ValueError(no_step(step, trained, len(self.steps) - len(trained)))
+
+    def source(self, step: int) -> StepSource:
+        """What this step is drawn from. Raises ValueError for one without records."""
+        self.check(step)
         records = self.records[self._rows.rows(max(step, -1))]
         built = self.construction(step)
         if built is not None:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 
 from ddpviz import analysis
-from ddpviz.recording import Recording
 from tests import compiled
+from tests.compiled import recording
 
 PARAMETERS = 2 * compiled.LAYERS + 4
 LAST = compiled.STEPS - 1
 BURSTS = ("run first", "one bucket", "no_optimization", "without compiled forward")
 PYTHON = ("python_reducer", "python_reducer, no autograd")
-
-
-@functools.cache
-def recording(case: str) -> Recording:
-    found = Recording()
-    for outcome in compiled.outcomes():
-        for batch in outcome[case, True]["batches"]:
-            found.append(batch)
-    return found
 
 
 @pytest.mark.parametrize("case", compiled.CASES)

@@ -114,9 +114,8 @@ def test_in_jupyterlab_a_cells_figure_follows_the_theme(browser: Any, tmp_path: 
         "import sys\n"
         f"sys.path.insert(0, {str(REPOSITORY)!r})\n"
         "import ddpviz\n"
-        "from bokeh.io import output_notebook, show\n"
-        "from bokeh.resources import INLINE\n"
-        "output_notebook(INLINE, hide_banner=True)\n"
+        "from bokeh.io import show\n"
+        "ddpviz.output_notebook()\n"
         f"show(ddpviz.load({str(saved)!r}).timeline())",
     ]
     with jupyterlab(tmp_path, cells, "JupyterLab Dark") as address:

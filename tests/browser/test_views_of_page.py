@@ -12,7 +12,7 @@ from ddpviz.export.page import write_page
 from tests.browser.test_page import HOSTILE, Visit
 from tests.chromium import needs_chromium
 from tests.views.pictures import picture_of
-from tests.views.samples import sample_recording
+from tests.views.samples import compile_it, sample_recording
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -25,6 +25,20 @@ const root = Bokeh.documents[0].roots()[{1 + list(HEADINGS).index("countdown")}]
 const plot = root.children.find((one) => one.renderers != null)
 const source = (name) => plot.renderers.find((one) => one.name == name).data_source
 """
+#: Where a bar of a forward graph is on the screen, by its place.
+_MIDDLE_OF_GRAPH = """(place) => {
+  const inside = (view) => [view, ...[...(view.child_views ?? [])].flatMap(inside)]
+  const named = (view) => view.model.renderers?.find((one) => one.name == "lines several") != null
+  const plot = [...Bokeh.index.roots].flatMap(inside).find(named)
+  const source = plot.model.renderers.find((one) => one.name == "forward").data_source
+  const {left, right, top, bottom} = source.data
+  const box = plot.canvas_view.el.getBoundingClientRect()
+  const frame = plot.frame
+  return [
+    box.x + frame.x_scale.compute((left[place] + right[place]) / 2),
+    box.y + frame.y_scale.compute((top[place] + bottom[place]) / 2),
+  ]
+}"""
 _TEXTS = f"() => {{ {_COUNTDOWN}; return Array.from(source('labels').data.text) }}"
 _CURSOR = f"() => {{ {_COUNTDOWN}; return source('veil').data.x[0] }}"
 _END = f"() => {{ {_COUNTDOWN}; return source('veil').data.right[0] }}"
@@ -105,7 +119,8 @@ def test_the_countdown_plays_to_its_end_and_pauses(visit: Visit) -> None:
 def test_they_have_the_readers_colours(browser: Any, tmp_path: Path) -> None:
     path = write_page(sample_recording(), tmp_path / "page.html")
     colours = """() => Bokeh.documents[0].roots().slice(1).map((root) =>
-      (root.title != null ? root : root.children[1]).title.text_color)"""
+      (root.title != null ? root : root.children.find((one) => one.title?.text != null))
+        .title.text_color)"""
     for scheme, text in (("light", "#1f2328"), ("dark", "#e6e6e6")):
         shown = Visit(browser, path, scheme).page.evaluate(colours)
         assert set(shown) == {text} and len(shown) == len(HEADINGS)
@@ -117,6 +132,43 @@ def test_hostile_names_stay_text_in_facts(browser: Any, tmp_path: Path) -> None:
     assert any("<img src=x" in fact for fact in facts(visit, "plan"))
     visit.page.locator("select").select_option(index=0)
     visit.page.wait_for_function("Bokeh.documents[0].is_idle")
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.page.locator("img[src=x]").count() == 0
+    assert visit.errors == []
+
+
+def compiled_page(browser: Any, tmp_path: Path, code: str, **sample: Any) -> Visit:
+    recording = sample_recording(**sample)
+    compile_it(recording, [[0, 1], [2, 3], [4, 5]], code=code)
+    return Visit(browser, write_page(recording, tmp_path / "page.html"))
+
+
+def test_a_click_on_a_graph_shows_its_code(browser: Any, tmp_path: Path) -> None:
+    visit = compiled_page(browser, tmp_path, "def forward(self, x): return x")
+    part = visit.page.locator("section").filter(has=visit.page.locator("#finding-compile"))
+    assert part.locator("pre").inner_text() == ""
+    part.scroll_into_view_if_needed()
+    visit.page.mouse.click(*visit.page.evaluate(_MIDDLE_OF_GRAPH, 1))
+    shown = part.locator("pre").inner_text()
+    assert "# p2_: layer2.weight" in shown and "def forward(self, x): return x" in shown
+    assert "layer0.weight" not in shown
+    assert visit.errors == []
+
+
+def test_code_is_chosen_by_keys_too(browser: Any, tmp_path: Path) -> None:
+    visit = compiled_page(browser, tmp_path, "pass")
+    part = visit.page.locator("section").filter(has=visit.page.locator("#finding-compile"))
+    part.locator("select").focus()
+    visit.page.keyboard.press("ArrowDown")
+    assert "# p0_: layer0.weight" in part.locator("pre").inner_text()
+    assert visit.errors == []
+
+
+def test_hostile_code_stays_text(browser: Any, tmp_path: Path) -> None:
+    visit = compiled_page(browser, tmp_path, HOSTILE, name=HOSTILE, parameter=HOSTILE)
+    part = visit.page.locator("section").filter(has=visit.page.locator("#finding-compile"))
+    part.locator("select").select_option(index=1)
+    assert part.locator("pre").inner_text().count("<img src=x") == 3
     assert visit.page.evaluate("window.hacked") is None
     assert visit.page.locator("img[src=x]").count() == 0
     assert visit.errors == []

@@ -12,7 +12,7 @@ from tests.claims import evidence
 from tests.claims.proofs import PROOFS
 from tests.fidelity.scenarios import HAS_FLIGHT_RECORDER
 
-for _part in ("trace", "construction", "forward", "backward"):
+for _part in ("trace", "construction", "forward", "backward", "compile"):
     importlib.import_module(f"tests.claims.proofs_{_part}")
 
 
@@ -42,4 +42,4 @@ def test_every_proof_that_is_named_is_one_of_these_tests() -> None:
 def test_the_articles_order_and_its_count() -> None:
     parts = [claim.part for claim in claims()]
     assert parts == sorted(parts, key=list(dict.fromkeys(parts)).index)
-    assert len(parts) == 46
+    assert len(parts) == 63

@@ -83,7 +83,9 @@ def test_a_command_line_that_makes_no_sense(arguments: list[str]) -> None:
     assert_one_line(ddpviz(*arguments), "--help")
 
 
-@pytest.mark.parametrize("command", ["demo", "show", "explain", "claims", "lab"])
+@pytest.mark.parametrize(
+    "command", ["demo", "show", "audit", "slides", "pictures", "explain", "claims", "lab"]
+)
 def test_help_has_an_example(command: str) -> None:
     done = ddpviz(command, "--help")
     assert done.returncode == 0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import Any
 
 import pytest
+import torch
 
 from ddpviz.engines import ConfigurationError, Session
 from ddpviz.engines.compilations import Compilations
 from ddpviz.engines.compiled import Compile, first_cap_mb, leaks
 from ddpviz.events import RECORD, Batch, Compiled, Graph, Kind, Split
-from tests.waiting import until
 
 PYTHON = {"compile_mode": "python_reducer", "compiled_autograd": True}
 
@@ -134,15 +133,16 @@ def test_leaving_python_reducer_gives_new_engines_and_says_so_before(session: Se
     assert row["all_reduces"] == row["parameters"] > 10
 
 
-def test_stop_waits_for_a_step_that_compiles(session: Session) -> None:
-    session.load("mlp", layers=24, width=16, bucket_cap_mb=0.05, batch_size=2)
-    session.configure(compile_mode="ddp_optimizer", compile_backend="aot_eager")
-    compiling = threading.Event()
-    remove = session.on_change(lambda: session.status().reason and compiling.set())
-    session.start()
-    assert compiling.wait(60)
-    session.stop()
-    remove()
-    assert session.failure is None
-    until(lambda: session.status().status == "idle")
-    session.run(1)
+def test_what_cannot_be_compiled_here_is_said() -> None:
+    """Without a C++ compiler in its path a process has no Inductor, and all modes."""
+    code = "from ddpviz.engines.compiling import unavailable; print(unavailable())"
+    bare = {**os.environ, "PATH": "/nonexistent"}
+    bare.pop("CXX", None)
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=bare, capture_output=True, text=True, check=True
+    ).stdout
+    if torch.cuda.is_available():
+        assert set(ast.literal_eval(told)) <= {"inductor"}  # there it needs Triton instead
+    else:
+        (why,) = ast.literal_eval(told).values()
+        assert why.startswith("Inductor needs a C++ compiler, and found none")

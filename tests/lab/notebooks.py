@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-PARTS = ("part-1-construction.ipynb", "part-2-a-step.ipynb")
+PARTS = ("part-1-construction.ipynb", "part-2-a-step.ipynb", "part-3-compile.ipynb")
 
 
 @dataclasses.dataclass(frozen=True)

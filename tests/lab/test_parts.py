@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -18,6 +19,16 @@ nbformat = pytest.importorskip("nbformat")
 #: Run before the last cell, which ends the session: what the run left in the kernel.
 _FACTS = """
 import json
+
+def extra():
+    if "found" not in globals():
+        return {}
+    graphs = recording.graphs(rank=0)
+    reduces = {role: [int(one) for one in rows["all_reduces"]]
+               for role, rows in graphs.groupby("role") if rows["all_reduces"].any()}
+    synced = found.table.set_index("configuration")["buffers_synced"]
+    return {"all_reduces": reduces, "compared": {name: bool(one) for name, one in synced.items()}}
+
 parts = recording.construction()
 buffers = recording.buffers()
 plans = recording.plans()
@@ -32,6 +43,7 @@ print(json.dumps({
     "replicas": {what: [bool(one) for one in rows["equal"]]
                  for what, rows in recording.replicas().groupby("what")},
     "missing": recording.missing,
+    **extra(),
 }))
 """
 
@@ -42,7 +54,7 @@ def read(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Both notebooks with their outputs, and what was asked before the end under "facts"."""
+    """All notebooks with their outputs, and what was asked before the end under "facts"."""
     nbclient = pytest.importorskip("nbclient")
     found: dict[str, Any] = {}
     for name in PARTS:
@@ -83,7 +95,8 @@ def test_the_tour_points_to_them_and_they_to_each_other() -> None:
     texts = {name: (FOLDER / name).read_text(encoding="utf-8") for name in ("tour.ipynb", *PARTS)}
     for name in PARTS:
         assert f"({name})" in texts["tour.ipynb"]
-    assert f"({PARTS[1]})" in texts[PARTS[0]] and f"({PARTS[0]})" in texts[PARTS[1]]
+    for before, after in itertools.pairwise(PARTS):
+        assert f"({after})" in texts[before] and f"({before})" in texts[after]
 
 
 @pytest.mark.slow
@@ -138,6 +151,31 @@ def test_part_2_is_what_a_step_does(ran: dict[str, Any]) -> None:
     assert before == tuple(sorted(before))
 
 
+@pytest.mark.slow
+def test_part_3_is_what_each_mode_does(ran: dict[str, Any]) -> None:
+    facts = ran[PARTS[2]].metadata["facts"]
+    said = _said(ran[PARTS[2]])
+    assert facts["missing"] == {}
+    assert "all 17 gradients came in one burst" in said
+    assert "split into 3 subgraphs by DDPOptimizer" in said
+    assert "DDPOptimizer found no place to split it, with a first limit of 1 MiB" in said
+    assert "first limit is lowered from 1 to 0.5 MiB" in said
+    assert "torch 2.13 reads this mode nowhere" in said
+    # python_reducer: the replicas' buffers go apart, their parameters do not.
+    assert not any(facts["replicas"]["buffers"]) and all(facts["replicas"]["parameters"])
+    assert facts["all_reduces"] == {
+        "backward": [17, 4, 17, 17],  # the last two are of the comparison
+        "before fusion": [4],
+        "after fusion": [1],
+    }
+    assert facts["compared"] == {
+        "eager": True,
+        "ddp_optimizer": True,
+        "no_optimization": True,
+        "python_reducer": False,
+    }
+
+
 def _said(notebook: Any) -> str:
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     return "\n".join(out.get("text", "") + _html(out) for out in outputs)
@@ -163,4 +201,5 @@ def test_all_are_put_into_a_folder_and_kept(tmp_path: Path) -> None:
     place_tour(tmp_path)
     assert (tmp_path / PARTS[0]).read_text() == "changed by its reader"
     assert (tmp_path / PARTS[1]).read_bytes() == (FOLDER / PARTS[1]).read_bytes()
-    assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*PARTS, "tour.ipynb"])
+    written = [*PARTS, "debug-your-own-job.ipynb", "teach-with-it.ipynb", "tour.ipynb"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == sorted(written)

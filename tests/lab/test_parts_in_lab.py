@@ -45,6 +45,7 @@ _SHOW = f"""(number) => {{
 _TITLES = """(colour) => {
   const titles = Bokeh.documents
     .flatMap((document) => document.roots())
+    .flatMap((root) => [root, ...root.references()])
     .filter((root) => root.type == "Figure" && root.tags.includes("ddpviz: follows the page"))
     .map((root) => root.title.text_color)
   return titles.length > 0 && titles.every((one) => one == colour) && titles.length
@@ -60,7 +61,7 @@ def test_every_cell_runs_and_every_figure_is_drawn(
     try:
         page.run_next_cell()  # the title, once the kernel takes cells
         page.command("notebook:run-all-cells", wait=False)
-        page.page.wait_for_function(_ENDED, timeout=200_000)
+        page.page.wait_for_function(_ENDED, timeout=400_000)
         found = page.page.evaluate(_OUTPUTS)
         assert found["failed"] == []
         assert len(found["figures"]) > 3

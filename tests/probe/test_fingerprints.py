@@ -11,10 +11,20 @@ import torch
 from ddpviz import events
 from ddpviz.events import Batch, Fingerprints, Kind
 from ddpviz.probe import Recorder
-from ddpviz.probe.hashing import hashes, norms
+from ddpviz.probe import hashing
 from ddpviz.recording import Recording, intake
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
+
+def hashes(tensors: list[torch.Tensor | None]) -> tuple[str, ...]:
+    return hashing.fingerprints(tensors)[0]
+
+
+def norms(
+    tensors: list[torch.Tensor | None],
+) -> tuple[tuple[float | None, ...], tuple[int, ...]]:
+    return hashing.fingerprints(tensors)[1:]
+
 
 #: More than one piece of words, with a rest.
 WORDS = 2 * 65_536 + 37
@@ -130,7 +140,7 @@ def test_only_sampled_steps_are_fingerprinted_and_say_what_it_took(
 ) -> None:
     (outcome,) = run_ranks(sampled, 1)
     assert "found -1 for how often" in outcome["refused"]
-    assert outcome["attached"] == [0] * 5 + [2] * 5
+    assert outcome["attached"] == [-1] * 2 + [0] * 5 + [2] * 5
     batches = [Batch.from_bytes(data) for data in outcome["batches"]]
     recording = Recording()
     for batch in batches:
@@ -138,12 +148,16 @@ def test_only_sampled_steps_are_fingerprinted_and_say_what_it_took(
     whats = ["buffers before", "buffers after", "gradients", "parameters", "buffers"]
     steps = [0, 3, 6, 7]
     notes = recording.notes(Fingerprints)
-    assert [(note.step, note.what) for note in notes] == [(s, w) for s in steps for w in whats]
+    expected = [(-1, "initial parameters"), (-1, "initial buffers")]
+    expected += [(step, what) for step in steps for what in whats]
+    assert [(note.step, note.what) for note in notes] == expected
     spent = recording.records(kinds=Kind.FINGERPRINT)
-    assert [recording.label(0, row["label"]) for row in spent] == whats * len(steps)
-    assert list(spent["step"]) == [step for step in steps for _ in whats]
+    assert [recording.label(0, row["label"]) for row in spent] == [
+        what for _, what in expected
+    ]
+    assert list(spent["step"]) == [step for step, _ in expected]
     assert (spent["end_ns"] > spent["begin_ns"]).all()
-    assert list(spent["index"][:5]) == [3, 3, 10, 10, 3]
+    assert list(spent["index"][:7]) == [10, 3, 3, 3, 10, 10, 3]
     # Memory keeps the latest of what comes with every sampled step.
     monkeypatch.setattr(intake, "BULK_BOUND", 29)  # one step has 3 + 3 + 10 + 10 + 3 tensors
     bounded = Recording()
@@ -151,3 +165,21 @@ def test_only_sampled_steps_are_fingerprinted_and_say_what_it_took(
         bounded.append(batch)
     assert [note.step for note in bounded.notes(Fingerprints)] == [7] * 5
     assert len(bounded.notes(events.Module)) == 1
+
+
+def scheduled(rank: int, world_size: int) -> list[int]:
+    """The first two steps and every fourth; step 6 is asked for."""
+    import ddpviz
+
+    modules = scenarios.build("no_buffers")
+    schedule = ddpviz.Schedule(every=4, first=2)
+    with ddpviz.attach(modules[0], fingerprints=schedule) as attached:
+        scenarios.train("no_buffers", rank, modules, 6)
+        attached.fingerprint()
+        scenarios.train("no_buffers", rank, modules, 3, first=6)
+    assert attached.recording is not None
+    return [n.step for n in attached.recording.notes(Fingerprints) if n.what == "parameters"]
+
+
+def test_a_schedule_has_first_steps_regular_ones_and_those_asked_for() -> None:
+    assert run_ranks(scheduled, 1) == [[0, 1, 4, 6, 8]]

@@ -27,6 +27,7 @@ def step(begin: float, late: float = 0.0) -> list[Any]:
     note = "user_annotation"
     events = [
         event("DistributedDataParallel.forward", begin, 200, note),
+        event("aten::flatten_dense_tensors", begin + 2, 6),
         event("c10d::broadcast_", begin + 10, 5),
         event("gloo:broadcast", begin + 20, 30, note, GLOO),
     ]

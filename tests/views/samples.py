@@ -13,18 +13,23 @@ from ddpviz.events import (
     NO_GROUP,
     NO_MODULE,
     RECORD,
+    Argument,
     Batch,
     Bucket,
     Cause,
     Clock,
+    Compiled,
     Flag,
+    Graph,
     Group,
     Kind,
     Label,
     Module,
     Note,
+    Part,
     Plan,
     Process,
+    Split,
     Tensor,
 )
 from ddpviz.recording import UNNUMBERED, Recording
@@ -158,6 +163,36 @@ def construct(
         sequence = 1000 + begin_ms
         parts += _collective(Cause.VERIFY, begin + MS, begin + 2 * MS, sequence, 2, 8, -1, **common)
         recording.append(Batch(rank, UNNUMBERED, np.concatenate(parts)))
+
+
+def compile_it(
+    recording: Recording, graphs: list[list[int]], code: str = "def forward(self): ..."
+) -> None:
+    """Notes of ``torch.compile`` by DDPOptimizer on every rank, before the first step.
+
+    ``graphs``: parameters of each subgraph, in the order of the forward.
+    """
+    where = ("0/0", "inductor", "forward", "model.py", 3)
+    for rank in recording.ranks:
+        sizes = [len(graph) * 262_144 for graph in graphs]
+        arguments = [tuple(Argument(f"p{one}_", one) for one in graph) for graph in graphs]
+        every = tuple(one for some in arguments for one in some)
+        made = [
+            Graph(0, 0, -1, ZERO_NS, "forward", *where, 9, (), every, sum(sizes), code, ""),
+            *(
+                Graph(n + 1, 0, 0, ZERO_NS, "subgraph", *where, 3, (), arguments[n], size, code, "")
+                for n, size in enumerate(sizes)
+            ),
+        ]
+        how = Compiled(
+            0, 0, ZERO_NS, "ddp_optimizer", "C++", "inductor", "wrap then compile", False
+        )
+        parts = tuple(
+            Part(3, tuple(graph), size, 0, 0) for graph, size in zip(graphs, sizes, strict=True)
+        )
+        ids = tuple(range(1, len(graphs) + 1))
+        split = Split(0, 0, ZERO_NS, 2**19, 2**19, parts, ids)
+        recording.append(Batch(rank, UNNUMBERED, np.zeros(0, RECORD), (how, *made, split)))
 
 
 def _bucket(parameters: range | list[int], limit_bytes: int | None) -> Bucket:

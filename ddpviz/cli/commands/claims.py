@@ -6,6 +6,8 @@ import argparse
 import dataclasses
 import json
 
+from ddpviz.cli.output import say
+
 NAME = "claims"
 SUMMARY = "what a deep dive into DDP says, our verdict on it, and what proves that"
 DESCRIPTION = (
@@ -30,4 +32,4 @@ def run(options: argparse.Namespace) -> None:
         }
         print(json.dumps(found, indent=1))
         return
-    print(text.claims(claims(), installed().version))
+    say(text.claims(claims(), installed().version))

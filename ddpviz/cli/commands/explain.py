@@ -6,13 +6,15 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddpviz.cli.errors import CommandError
+from ddpviz.cli.output import check_output, say
 
 if TYPE_CHECKING:
     from ddpviz.explain.story import Story
     from ddpviz.recording import Recording
+    from ddpviz.traces import Imported
 
 NAME = "explain"
 SUMMARY = "profiler traces or a recording: what each part is, what it costs, how to change it"
@@ -51,49 +53,109 @@ def run(options: argparse.Namespace) -> None:
     from ddpviz.traces import is_trace
 
     paths: list[Path] = options.paths
-    if len(paths) == 1 and not is_trace(paths[0]):
+    against: list[Path] = options.against or []
+    if options.html is not None:
+        check_output(options.html, [*paths, *against])
+        if against:
+            raise CommandError("found --html with --against, which has no page: leave one out")
+    recorded = [path for path in (*paths, *against) if path.exists() and not is_trace(path)]
+    if recorded and (against or len(paths) > 1):
+        raise CommandError(f"found {recorded[0]}, expected traces: recordings are told one by one")
+    if recorded:
         _recording(options, paths[0])
         return
-    story, recording = _story(paths, options.rank, options.step)
-    if options.against:
+    imported = _read(paths, options.rank)
+    if not imported.runs:
+        _unprofiled(options, imported.recording)
+        return
+    story = _story(imported, options)
+    if against:
         from ddpviz.explain.story import compare
 
-        other = _story(options.against, options.rank, options.step)
-        compared = compare((story, recording), other)
-        print(json.dumps(compared.to_json(), indent=1) if options.json else compared)
+        other = _read(against, options.rank)
+        compared = compare((story, imported.recording), (_story(other, options), other.recording))
+        _print(compared, options)
         return
     if options.html is not None:
         _write(options.html, story.to_html())
-    print(json.dumps(story.to_json(), indent=1) if options.json else story)
+    _print(story, options)
 
 
-def _story(paths: Sequence[Path], rank: int | None, step: int | None) -> tuple[Story, Recording]:
-    from ddpviz.explain.story import tell
-    from ddpviz.traces import read
+def _print(told: Any, options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps(told.to_json(), indent=1))
+    else:
+        say(told)
+
+
+def _read(paths: Sequence[Path], rank: int | None) -> Imported:
+    from ddpviz.traces import NoRank, read
 
     try:
-        imported = read(paths)
-        return tell(imported, rank, step), imported.recording
+        try:
+            return read(paths)
+        except NoRank:
+            if rank is None:
+                raise
+            return read(paths, rank)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
+
+
+def _story(imported: Imported, options: argparse.Namespace) -> Story:
+    from ddpviz.explain.story import tell
+
+    if not imported.runs:
+        raise CommandError("found no profiler's rows, expected a profiler trace to compare with")
+    try:
+        return tell(imported, options.rank, options.step)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _unprofiled(options: argparse.Namespace, recording: Recording) -> None:
+    """An export of a recording, or dumps of the flight recorder: no profiler's rows."""
+    from ddpviz.analysis.waiting import told, waiting
+
+    if recording.last_step >= 0:
+        _walk(options, recording)
+        return
+    if options.html is not None or options.step is not None:
+        raise CommandError(
+            "found a dump of the flight recorder, which has no steps: it is told without --html "
+            "and --step"
+        )
+    found = waiting(recording)
+    if options.json:
+        ranks = found.table().to_dict("records")
+        print(json.dumps({"reason": found.reason, "ranks": ranks, "remarks": recording.remarks}))
+        return
+    say(told(found) or "no collective was open when it was written")
+    for remark in recording.remarks:
+        say(f"note  {remark}")
 
 
 def _recording(options: argparse.Namespace, path: Path) -> None:
     import ddpviz
-    from ddpviz import explain
 
-    if options.against:
-        raise CommandError(f"found {path}, expected traces to compare: recordings are not compared")
     try:
         recording = ddpviz.load(path)
-        ranks = recording.ranks
-        rank = options.rank if options.rank is not None else min(ranks, default=0)
-        walk = explain.walk(recording, options.step, rank)
     except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    _walk(options, recording)
+
+
+def _walk(options: argparse.Namespace, recording: Recording) -> None:
+    from ddpviz import explain
+
+    rank = options.rank if options.rank is not None else min(recording.ranks, default=0)
+    try:
+        walk = explain.walk(recording, options.step, rank)
+    except ValueError as error:
         raise CommandError(str(error)) from None
     if options.html is not None:
         _write(options.html, walk.to_html())
-    print(json.dumps(walk.to_json(), indent=1) if options.json else walk)
+    _print(walk, options)
 
 
 def _write(path: Path, html: str) -> None:

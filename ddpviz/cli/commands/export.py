@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from ddpviz.cli.errors import CommandError
+from ddpviz.cli.output import check_output, say
+from ddpviz.cli.printable import printable
 
 NAME = "export"
 SUMMARY = "a recording or traces: as Chrome's JSON, for Perfetto, or as Parquet"
@@ -41,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if not out.name.endswith(_ENDINGS):
         expected = f"{', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise CommandError(f"found {out} to write to, expected a name ending in {expected}")
+    check_output(out, [options.recording])
     if out.exists():
         raise CommandError(f"found a file at {out} already: give another name")
     try:
@@ -52,4 +56,6 @@ def run(options: argparse.Namespace) -> None:
         write(recording, out)
     except OSError as error:
         raise CommandError(f"cannot write {out}: {error.strerror}") from None
-    print(f"{len(recording)} records of {len(recording.ranks)} ranks are in {out}")
+    for remark in recording.remarks:
+        print(f"ddpviz export: note: {printable(remark)}", file=sys.stderr)
+    say(f"{len(recording)} records of {len(recording.ranks)} ranks are in {out}")

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ddpviz.cli.errors import CommandError
+from ddpviz.cli.output import check_output
 
 NAME = "show"
 SUMMARY = "a recording: tables, --json, or --html page"
@@ -25,6 +26,8 @@ def run(options: argparse.Namespace) -> None:
     import ddpviz
     from ddpviz.cli import report
 
+    if options.html is not None:
+        check_output(options.html, [options.recording])
     try:
         recording = ddpviz.load(options.recording)
     except (OSError, ValueError) as error:

@@ -59,7 +59,9 @@ export function whyNot(
     case 'start':
       return whyNotStart(state);
     case 'stop':
-      return ['training', 'waiting', 'demonstrating'].includes(state.status)
+      return ['training', 'waiting', 'demonstrating', 'comparing'].includes(
+        state.status
+      )
         ? null
         : 'nothing is training';
     case 'restart':
@@ -77,6 +79,8 @@ function whyNotStart(state: SessionState): string | null {
       return 'the ranks are at work: wait for them, or stop them';
     case 'demonstrating':
       return 'a demonstration runs';
+    case 'comparing':
+      return 'a comparison runs';
     case 'starting':
     case 'restarting':
       return 'the engines are not there yet';

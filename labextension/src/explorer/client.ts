@@ -1,15 +1,19 @@
 import type { BokehRoot } from './bokeh';
 import { bokehOf } from './bokeh';
+import { Comparer } from './comparer';
 import { Demonstrator } from './demonstrator';
 import { Emitter, Endings } from './emitter';
 import type { ViewUpdate } from './frame';
 import { unpack } from './frame';
 import { markFrame } from './marks';
 import type {
+  Deck,
+  DeckAsked,
   Figure,
   FrameHeader,
   Prediction,
   SessionState,
+  SlideOffer,
   Status,
   Switch,
   Values,
@@ -57,6 +61,7 @@ export class SessionClient {
   readonly changed = new Emitter<undefined>();
   readonly selection = new Emitter<Selected>();
   readonly demonstrator: Demonstrator = new Demonstrator(this);
+  readonly comparer: Comparer = new Comparer(this);
   /** The switches may differ from what was read last. */
   readonly switchesChanged = new Emitter<undefined>();
 
@@ -356,6 +361,35 @@ export class SessionClient {
       view
     });
     return result as Figure;
+  }
+
+  /** A text of a view in full. */
+  async read(view: string, key: string): Promise<string> {
+    const { result } = await this.transport.request('read', {
+      session: this.session,
+      view,
+      key
+    });
+    const { text } = result as { text?: unknown };
+    return typeof text === 'string' ? text : '';
+  }
+
+  async slides(): Promise<readonly SlideOffer[]> {
+    const { result } = await this.transport.request('slides', {
+      session: this.session
+    });
+    return result as readonly SlideOffer[];
+  }
+
+  /** The deck, with its bytes where the browser is to keep it. */
+  async deck(
+    asked: DeckAsked
+  ): Promise<{ deck: Deck; bytes: DataView | null }> {
+    const { result, buffers } = await this.transport.request('deck', {
+      session: this.session,
+      ...asked
+    });
+    return { deck: result as Deck, bytes: buffers[0] ?? null };
   }
 
   bokeh(version: string): Promise<BokehRoot> {

@@ -25,6 +25,8 @@ export function whyNotDemonstrate(
       return 'the ranks are busy: wait for them, or stop them first';
     case 'demonstrating':
       return 'one runs: wait for it, or stop it';
+    case 'comparing':
+      return 'a comparison runs: wait for it, or stop it';
     case 'starting':
     case 'restarting':
       return 'the engines are not there yet';

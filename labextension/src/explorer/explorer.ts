@@ -1,6 +1,8 @@
 import type { Rescue } from './actions';
 import { Actions } from './actions';
 import type { SessionClient } from './client';
+import { ComparedNote } from './compared';
+import { Comparisons } from './comparisons';
 import { DemonstratedNote } from './demonstrated';
 import { Demonstrations } from './demonstrations';
 import { element } from './dom';
@@ -9,6 +11,7 @@ import { FigureView } from './figure';
 import { listenForKeys } from './keys';
 import type { Demonstrated, ViewName } from './protocol';
 import { reveal } from './reveal';
+import { Slides } from './slides';
 import { StateLine } from './stateline';
 import { StepBar } from './steps';
 import { SwitchColumn } from './switches';
@@ -50,6 +53,8 @@ export class Explorer {
     const actions = new Actions(client, rescue);
     const switches = new SwitchColumn(client);
     const demonstrations = new Demonstrations(client);
+    const comparisons = new Comparisons(client);
+    const slides = new Slides(client);
     const steps = new StepBar(client);
     this.first = new FigureView(client, views[0] ?? 'timeline');
     const tabs = views.length > 0 ? null : new ViewTabs(client);
@@ -59,16 +64,25 @@ export class Explorer {
         : [tabs];
     const added = new Added(client, [this.first.view, ...views]);
     const found = new DemonstratedNote(client.demonstrator);
+    const compared = new ComparedNote(client.comparer);
     node.append(
       state.node,
       element(
         'div',
         { class: 'ddpviz-toolbar' },
         actions.node,
-        demonstrations.toggle,
+        element(
+          'div',
+          { class: 'ddpviz-row ddpviz-toggles' },
+          demonstrations.toggle,
+          comparisons.toggle,
+          slides.toggle
+        ),
         steps.node
       ),
       demonstrations.node,
+      comparisons.node,
+      slides.node,
       element(
         'div',
         { class: 'ddpviz-columns' },
@@ -76,6 +90,7 @@ export class Explorer {
         element(
           'div',
           { class: 'ddpviz-main' },
+          compared.node,
           found.node,
           this.first.node,
           ...others.map(one => one.node),
@@ -112,10 +127,13 @@ export class Explorer {
       state,
       actions,
       demonstrations,
+      comparisons,
+      slides,
       switches,
       steps,
       added,
-      found
+      found,
+      compared
     ];
     for (const part of [...parts, ...others]) {
       this._endings.add(() => {

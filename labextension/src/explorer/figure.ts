@@ -7,8 +7,9 @@ import { age } from './format';
 import type { ViewUpdate } from './frame';
 import type { Figure, Json, ThemePart } from './protocol';
 import { Zoom, arrange } from './plot';
+import { Readings } from './readings';
 import { Replay } from './replay';
-import { mark, meaning } from './selection';
+import { mark, meaning, textAt } from './selection';
 import type { Selected } from './selection';
 import { onTheme, themeNow } from './theme';
 import { messageOf } from './transport';
@@ -34,6 +35,9 @@ export class FigureView implements Watcher {
   private readonly _canvas: HTMLElement;
   private readonly _note: HTMLElement;
   private readonly _facts: Facts;
+  private readonly _readings = new Readings(key =>
+    this._client.read(this.view, key)
+  );
   private readonly _replay = new Replay(() => {
     if (this._newest !== null) {
       this._client.lookAt(this._newest.step);
@@ -66,6 +70,7 @@ export class FigureView implements Watcher {
       this._note,
       this._replay.node,
       this._canvas,
+      this._readings.node,
       this._facts.node
     );
     const sizes = new ResizeObserver(() => {
@@ -244,6 +249,7 @@ export class FigureView implements Watcher {
     this._replay.drawn();
     setText(this._title, update.title);
     this._facts.tell(update.facts);
+    this._readings.offer(update.readings);
   }
 
   private _applyTheme(): void {
@@ -272,6 +278,10 @@ export class FigureView implements Watcher {
         return;
       }
       const [row] = source.selected?.indices ?? [];
+      const key = row === undefined ? '' : textAt(source.data, 'reading', row);
+      if (key !== '') {
+        this._readings.open(key);
+      }
       const found = row === undefined ? null : meaning(source.data ?? {}, row);
       if (found === null) {
         this._client.select({});

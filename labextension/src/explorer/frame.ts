@@ -1,4 +1,4 @@
-import type { Json, PackedColumn, PackedView } from './protocol';
+import type { Json, PackedColumn, PackedView, Reading } from './protocol';
 
 export type Column = Float64Array | readonly Json[];
 export type Columns = Record<string, Column>;
@@ -8,6 +8,7 @@ export interface ViewUpdate {
   step: number;
   title: string;
   facts: readonly string[];
+  readings: readonly Reading[];
   properties: Readonly<Record<string, Readonly<Record<string, Json>>>>;
   sources: Readonly<Record<string, Columns>>;
 }
@@ -37,6 +38,7 @@ export function unpack(packed: PackedView, buffer: DataView): ViewUpdate {
     step: packed.step,
     title: packed.title,
     facts: packed.facts ?? [],
+    readings: packed.readings ?? [],
     properties: packed.properties ?? {},
     sources
   };

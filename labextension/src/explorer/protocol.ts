@@ -17,7 +17,8 @@ export type Status =
   | 'failed'
   | 'closed'
   | 'waiting'
-  | 'demonstrating';
+  | 'demonstrating'
+  | 'comparing';
 
 export interface RankState {
   rank: number;
@@ -30,6 +31,25 @@ export interface RankState {
   device: string;
   hostname: string;
   step: number;
+}
+
+/** A rank beside a collective that hangs. */
+export interface RankWaiting {
+  rank: number;
+  /** "in it", "has not entered it", "is in another", "is through it", "failed", "had ended". */
+  state: string;
+  /** "" where it is in none. */
+  collective: string;
+  /** Its bytes with their unit, "" where it is in none. */
+  size: string;
+  seconds: number;
+  /** "file:line" of the user's own code, "" where it is not known. */
+  where: string;
+  function: string;
+  code: string;
+  /** The first names in the bucket, where it is one. */
+  parameters: readonly string[];
+  more_parameters: number;
 }
 
 export interface Failure {
@@ -60,10 +80,30 @@ export interface SessionState {
   /** First and last step that can be looked at; empty or absent while there is none. */
   follow_steps?: readonly number[] | null;
   failure: Failure | null;
+  /** Who waits in which collective for whom; empty while nobody does. */
+  waiting?: readonly RankWaiting[];
   ranks: readonly RankState[];
   age_s: number;
   findings: number;
+  /** What the audit found, worst first; those of `findings` that are not of the recording itself. */
+  audit?: readonly AuditFinding[];
   title: string;
+}
+
+/** One cause, however many steps it shows in. */
+export interface AuditFinding {
+  kind: string;
+  severity: 'wrong numbers' | 'failure' | 'slow' | 'note';
+  what: string;
+  /** The first step it shows in, -1 for before the first. */
+  since: number;
+  evidence: string;
+  cause: string;
+  remedy: string;
+  sure: string;
+  /** The view that shows it, and at which step; "" and null for none. */
+  view: string;
+  step: number | null;
 }
 
 export type SwitchKind =
@@ -129,6 +169,62 @@ export interface Demonstrated {
   remark: string;
 }
 
+/** Something to compare by, and why it cannot be had here. */
+export interface Choice {
+  name: string;
+  disabled: string | null;
+  /** What has to be said of it, "" for nothing. */
+  remark: string;
+}
+
+export interface Comparable {
+  modes: readonly Choice[];
+  backends: readonly Choice[];
+}
+
+export type Unit = 'ms' | 'bytes' | 'count' | 'relative' | 'flag';
+
+export interface ComparedColumn {
+  name: string;
+  label: string;
+  unit: Unit;
+}
+
+/** What a comparison found: a row for each configuration. */
+export interface Compared {
+  verdict: string;
+  columns: readonly ComparedColumn[];
+  rows: readonly Values[];
+  remark: string;
+}
+
+/** A slide that a deck may have, and why it cannot. */
+export interface SlideOffer {
+  name: string;
+  title: string;
+  disabled: string | null;
+}
+
+/** What a deck is made of. */
+export interface DeckAsked {
+  /** Whether the browser keeps it, or the kernel's working directory. */
+  place: 'browser' | 'kernel';
+  slides: readonly string[];
+  /** By slide, in place of its own. */
+  titles: Readonly<Record<string, string>>;
+  title: string;
+  /** null for the median one. */
+  step: number | null;
+  theme: string;
+}
+
+/** A deck that was made: its file's name, its size as text, and its path where it was saved. */
+export interface Deck {
+  name: string;
+  size: string;
+  path?: string;
+}
+
 /** Properties that a theme sets, by the id of the model. */
 export type ThemePart = readonly (readonly [
   string,
@@ -152,6 +248,9 @@ export interface Figure {
   structure: number;
 }
 
+/** Key and label of a text that is asked for when somebody wants to read it. */
+export type Reading = readonly [string, string];
+
 /** [offset in bytes, count] of float64 in the frame's buffer, or the values themselves. */
 export type PackedColumn = readonly Json[];
 
@@ -161,6 +260,8 @@ export interface PackedView {
   title: string;
   /** Sentences that stand below the figure. */
   facts?: readonly string[];
+  /** Keys and labels of what can be read in full. */
+  readings?: readonly Reading[];
   properties?: Readonly<Record<string, Readonly<Record<string, Json>>>>;
   sources?: Readonly<Record<string, Readonly<Record<string, PackedColumn>>>>;
 }
@@ -196,6 +297,7 @@ export const VIEWS = [
   'finalize',
   'overlap',
   'forward_graph',
+  'compile',
   'replicas'
 ] as const;
 export type ViewName = (typeof VIEWS)[number];
@@ -210,6 +312,7 @@ export const VIEW_LABELS: Readonly<Record<ViewName, string>> = {
   finalize: 'Finalize',
   overlap: 'Overlap',
   forward_graph: 'Forward Graph',
+  compile: 'Compile',
   replicas: 'Replicas'
 };
 

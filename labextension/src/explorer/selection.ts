@@ -76,6 +76,17 @@ function valueAt(column: unknown, row: number): number | null {
   return typeof value === 'number' && Number.isFinite(value) ? value : null;
 }
 
+/** A text of a source's row, "" where it has none. */
+export function textAt(
+  data: Data | undefined,
+  name: string,
+  row: number
+): string {
+  const column = data?.[name];
+  const value: unknown = isColumn(column) ? column[row] : undefined;
+  return typeof value === 'string' ? value : '';
+}
+
 function lengthOf(data: Data): number {
   const [first] = Object.values(data);
   return isColumn(first) ? first.length : 0;

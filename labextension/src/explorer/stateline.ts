@@ -1,9 +1,11 @@
+import { Findings } from './audit';
 import type { SessionClient } from './client';
 import { element, setText, show } from './dom';
 import { Endings } from './emitter';
 import { age, number, plural, share } from './format';
 import type { SessionState, Status } from './protocol';
 import type { Connection } from './transport';
+import { WaitingTable } from './waiting';
 
 /** A status as a sign and a word: never by colour alone. */
 export const STATUS: Readonly<Record<Status, readonly [string, string]>> = {
@@ -14,6 +16,7 @@ export const STATUS: Readonly<Record<Status, readonly [string, string]>> = {
   loading: ['◌', 'loading'],
   waiting: ['◔', 'waiting'],
   demonstrating: ['▶', 'demonstrating'],
+  comparing: ['▶', 'comparing'],
   failed: ['✕', 'failed'],
   closed: ['–', 'closed']
 };
@@ -82,15 +85,16 @@ export class StateLine {
 
   private readonly _pill: HTMLElement;
   private readonly _facts: HTMLElement;
-  private readonly _findings: HTMLElement;
+  private readonly _findings: Findings;
   private readonly _why: HTMLElement;
+  private readonly _waiting = new WaitingTable();
   private readonly _problem: HTMLElement;
   private readonly _endings = new Endings();
 
   constructor(private readonly _client: SessionClient) {
     this._pill = element('span', { class: 'ddpviz-pill' });
     this._facts = element('span', { class: 'ddpviz-facts' });
-    this._findings = element('span', { class: 'ddpviz-badge' });
+    this._findings = new Findings(_client);
     this._why = element('p', {
       class: 'ddpviz-why',
       attributes: { 'aria-live': 'polite' }
@@ -107,9 +111,11 @@ export class StateLine {
         { class: 'ddpviz-row' },
         this._pill,
         this._facts,
-        this._findings
+        this._findings.badge
       ),
       this._why,
+      this._waiting.node,
+      this._findings.list,
       this._problem
     );
     const clock = setInterval(() => {
@@ -136,13 +142,12 @@ export class StateLine {
     setText(this._pill, `${pill.sign} ${pill.word}`);
     this._pill.dataset['status'] = pill.kind;
     setText(this._facts, state === null ? '' : facts(state).join(' · '));
-    const findings = state?.findings ?? 0;
-    setText(this._findings, `⚑ ${plural(findings, 'finding')}`);
-    show(this._findings, findings > 0);
+    this._findings.draw(state?.findings ?? 0, state?.audit ?? []);
     const gone = connectionWords(connection, this._client.age_s);
     const said = gone === '' && state !== null ? why(state) : gone;
     setText(this._why, said);
     show(this._why, said !== '');
+    this._waiting.draw(gone === '' ? (state?.waiting ?? []) : []);
     this.node.classList.toggle('ddpviz-mod-failed', state?.failure != null);
     setText(this._problem, this._client.problem);
     show(this._problem, this._client.problem !== '');

@@ -4,6 +4,7 @@ import { Actions } from '../explorer/actions';
 import { Demonstrations } from '../explorer/demonstrations';
 import { element, once, setText, show } from '../explorer/dom';
 import { Endings } from '../explorer/emitter';
+import { Slides } from '../explorer/slides';
 import { StateLine } from '../explorer/stateline';
 import { SwitchColumn } from '../explorer/switches';
 import type { Found, IDdpSessions } from './sessions';
@@ -35,6 +36,7 @@ export class SessionCard {
     const state = new StateLine(client);
     const actions = new Actions(client, sessions.rescueOf(client));
     const demonstrations = new Demonstrations(client);
+    const slides = new Slides(client);
     const where =
       link.path === ''
         ? `kernel ${link.id.slice(0, 8)}`
@@ -90,8 +92,14 @@ export class SessionCard {
       { class: 'ddpviz-card-body' },
       actions.node,
       this._ranks,
-      demonstrations.toggle,
+      element(
+        'div',
+        { class: 'ddpviz-row' },
+        demonstrations.toggle,
+        slides.toggle
+      ),
       demonstrations.node,
+      slides.node,
       element('h3', {}, 'Panels'),
       panels,
       element('h3', {}, 'Switches'),
@@ -113,6 +121,9 @@ export class SessionCard {
       },
       () => {
         demonstrations.dispose();
+      },
+      () => {
+        slides.dispose();
       },
       client.demonstrator.shows.subscribe(() => {
         callbacks.openPanel(found, 'explorer');

@@ -1,0 +1,141 @@
+"""A rank that failed, collectives that do not match, and what everyone waits for at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddpviz.analysis.audit.case import Case, apart, on
+from ddpviz.analysis.audit.findings import Finding, Severity
+from ddpviz.analysis.naming import collective_name
+from ddpviz.analysis.units import format_bytes
+from ddpviz.analysis.waiting import waiting
+from ddpviz.analysis.waiting.scene import Scene, sizes_differ
+from ddpviz.events import Failure
+
+#: An error that a rank gets because another one is gone: that one is told.
+_PEER_GONE = ("connection closed", "connection reset", "broken pipe", "timed out", "socket")
+
+
+#: Findings that say why ranks wait at the end.
+_EXPLAINED = ("mismatched-collectives", "rank-failed", "step-counts", "debug-detail")
+
+
+def rank_failed(case: Case, found: list[Finding]) -> Iterator[Finding]:
+    """The first rank that raised on its own account, unless a finding of that step says why."""
+    failures = sorted((note for _, note in case.notes(Failure)), key=lambda note: note.time_ns)
+    own = [one for one in failures if not any(s in one.message.lower() for s in _PEER_GONE)]
+    for note in (own or failures)[:1]:
+        step = case.since(note.rank, note.step, note.time_ns)
+        if any(
+            one.severity <= Severity.FAILURE and step - 1 <= one.since_step <= step for one in found
+        ):
+            return
+        last = [line.strip() for line in note.traceback.splitlines() if line.strip()]
+        place = next((line for line in reversed(last) if line.startswith("File ")), "")
+        others = len({one.rank for one in failures} - {note.rank})
+        yield Finding(
+            "rank-failed",
+            Severity.FAILURE,
+            f"rank {note.rank} failed: {note.message}",
+            step,
+            (note.rank,),
+            (),
+            place or "it says so itself",
+            "an error in the training script or its data on that rank"
+            + (f"; {others} more failed after it" if others else ""),
+            "mend it there: the other ranks only lost it",
+            "certain",
+            "timeline",
+            note.step if note.step >= 0 else None,
+        )
+
+
+def mismatched(case: Case) -> Iterator[Finding]:
+    """At one place of a group's order ranks launched different operations, or sizes."""
+    scene = Scene(case.source)
+    known = np.flatnonzero(scene.keys >= 0)
+    order = known[np.lexsort((scene.calls["begin_ns"][known], scene.keys[known]))]
+    keys = scene.keys[order]
+    told: set[int] = set()
+    for first, last in _runs(keys):
+        cluster = int(keys[first]) >> 48
+        at = order[first:last]
+        if cluster in told or not _differ(scene, at):
+            continue
+        told.add(cluster)
+        calls = {int(scene.calls["rank"][one]): scene.calls[one] for one in at}
+        names = {rank: _said(case, call) for rank, call in calls.items()}
+        earliest = min(calls.values(), key=lambda call: int(call["begin_ns"]))
+        yield Finding(
+            "mismatched-collectives",
+            Severity.FAILURE,
+            "ranks are in different collectives at the same place: "
+            + "; ".join(f"rank {rank} in {name}" for rank, name in sorted(names.items())),
+            case.since(int(earliest["rank"]), int(earliest["step"]), int(earliest["begin_ns"])),
+            apart(names),
+            tuple(dict.fromkeys(names[rank] for rank in sorted(names))),
+            f"number {int(earliest['sequence'])} of their process group, on {on(names)}",
+            "a collective that not all ranks call, or that they call in another order: in an if "
+            "on the rank, in a callback, in an evaluation of one rank",
+            "call collectives on all ranks in the same order, or give those of a few ranks a "
+            "process group of their own",
+            "certain",
+            "timeline",
+            int(earliest["step"]) if earliest["step"] >= 0 else None,
+        )
+
+
+def _runs(keys: np.ndarray) -> list[tuple[int, int]]:
+    """Begin and end of each run of equal keys with more than one."""
+    ends = np.flatnonzero(np.diff(keys)) + 1
+    pairs = zip([0, *ends.tolist()], [*ends.tolist(), len(keys)], strict=True)
+    return [(first, last) for first, last in pairs if last - first > 1]
+
+
+def _differ(scene: Scene, at: np.ndarray) -> bool:
+    operations = {name for name in scene.operation[at] if name}
+    if len(operations) > 1:
+        return True
+    name = next(iter(operations), "")
+    return any(sizes_differ(scene.calls[at[0]], scene.calls[one], name) for one in at[1:])
+
+
+def _said(case: Case, call: np.void) -> str:
+    size = f", {format_bytes(int(call['bytes']))}" if call["bytes"] > 0 else ""
+    return f"{collective_name(case.source, call)}{size}"
+
+
+def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
+    """What everyone waits for, where that lasted or can never end; unless it was said why."""
+    if any(one.kind in _EXPLAINED for one in found):
+        return
+    held = waiting(case.source)
+    late = [one for one in held.ranks if one.state != "in it"]
+    for_ever = any(one.state in ("failed", "had ended") for one in late)
+    noted = any(one.state == "in it" and one.at is not None for one in held.ranks)
+    if not held.ranks or not (for_ever or noted):
+        return
+    inside = [one for one in held.ranks if one.state == "in it"]
+    states = Counter(one.state for one in held.ranks)
+    step = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
+    yield Finding(
+        "hang",
+        Severity.FAILURE,
+        held.reason,
+        step,
+        tuple(one.rank for one in late) or tuple(one.rank for one in held.ranks),
+        tuple(dict.fromkeys(one.collective for one in inside)),
+        "at the end of what was recorded: "
+        + ", ".join(f"{count} {state}" for state, count in states.items()),
+        "a rank with fewer batches, that evaluates or saves alone, or that takes another branch"
+        if late
+        else "the network, or a rank that is recorded and not heard of any more",
+        "see what the rank that is missing does at its line; Join, or the same number of batches "
+        "on all ranks, where data is uneven",
+        "certain" if for_ever else "likely",
+        "timeline",
+        step if step >= 0 else None,
+    )

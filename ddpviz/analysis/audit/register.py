@@ -1,0 +1,138 @@
+"""Every detector, and what each kind of finding needs of a recording to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ddpviz.analysis.audit import (
+    backwards,
+    buffers,
+    hangs,
+    models,
+    parameters,
+    settings,
+    speed,
+)
+from ddpviz.analysis.audit.case import Case
+from ddpviz.analysis.audit.findings import Finding, Unchecked
+from ddpviz.events import Environment, Fingerprints, Kind, Process, Projections
+
+#: Causes first: what they explain is not told again.
+ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
+    models.models_differ,
+    models.configurations_differ,
+    models.initial_state,
+    backwards.buckets_incomplete,
+    backwards.never_reduced,
+    backwards.ready_twice,
+    backwards.static_graph_broken,
+    parameters.parted,
+    parameters.hook_not_mean,
+    parameters.not_finite,
+    buffers.overwritten,
+    buffers.constant,
+    buffers.stale_checkpoint,
+    settings.unused_search,
+    settings.gradient_layout,
+    settings.debug_detail,
+    settings.step_counts,
+    hangs.mismatched,
+    speed.bursts_without_overlap,
+    speed.borders_disagree,
+    speed.head_of_line,
+    speed.exposed_communication,
+    speed.straggler,
+)
+#: Told only where none of these says why.
+SYMPTOMS: tuple[Callable[[Case, list[Finding]], Iterable[Finding]], ...] = (
+    parameters.gradients_differ,
+    parameters.replicas_parted,
+    hangs.rank_failed,
+    hangs.hang,
+)
+
+_ACROSS = (
+    "models-differ",
+    "configurations-differ",
+    "step-counts",
+    "straggler",
+    "mismatched-collectives",
+    "hang",
+)
+_SAMPLED = (
+    "initial-state",
+    "hook-not-averaging",
+    "gradients-changed",
+    "gradients-differ",
+    "replicas-parted",
+    "not-finite",
+    "buffers-overwritten",
+    "buffers-constant",
+)
+_HOOKED = ("hook-not-mean",)
+_TIMED = ("bucket-incomplete", "head-of-line", "burst")
+_ENVIRONMENT = ("debug-detail",)
+_ANY = (
+    "static-graph-broken",
+    "no-sync-step",
+    "wrapper-bypassed",
+    "second-backward",
+    "backward-unreduced",
+    "ready-twice",
+    "parameter-replaced",
+    "parameter-not-hooked",
+    "stale-buffers",
+    "unused-search",
+    "gradient-layout",
+    "borders",
+    "exposed-communication",
+    "rank-failed",
+)
+#: Every kind of finding there is.
+KINDS = (*_ACROSS, *_SAMPLED, *_HOOKED, *_TIMED, *_ENVIRONMENT, *_ANY)
+
+
+def detect(case: Case, known: Iterable[Finding] = ()) -> list[Finding]:
+    """All findings, in no order. ``known``: of before; what they explain is not told again."""
+    found = [one for detector in ROOTS for one in detector(case)]
+    for symptom in SYMPTOMS:
+        found += list(symptom(case, [*known, *found]))
+    return found
+
+
+def unchecked(case: Case) -> Iterator[Unchecked]:
+    """Kinds that this recording has not what it takes to tell."""
+    if len(case.ranks) < 2:
+        yield from _because("only one rank was recorded", (*_ACROSS, *_SAMPLED, *_HOOKED))
+        return
+    if not case.source.notes(Fingerprints):
+        why = "no fingerprints were taken: session.fingerprints(…), attach(…, fingerprints=…)"
+        yield from _because(why, (*_SAMPLED, *_HOOKED))
+    elif not case.source.notes(Projections) and _hooked(case):
+        why = "the comm hook was registered before recording began, or is built into torch"
+        yield from _because(why, _HOOKED)
+    levels = {note.level for note in case.source.notes(Process)}
+    if levels == {"summary"}:
+        yield from _because(
+            "level summary records no times of gradients", ("head-of-line", "burst")
+        )
+    if not case.source.notes(Environment):
+        yield from _because("the environment was not recorded", _ENVIRONMENT)
+    for rank, module in sorted(case.unseen)[:1]:
+        why = f"how rank {rank} reduces module {module} cannot be seen"
+        yield from _because(why, ("bucket-incomplete", "second-backward", "no-sync-step"))
+    if len(case.source.records(kinds=Kind.STEP)) == 0:
+        yield from _because("no step has ended", ("exposed-communication", "head-of-line"))
+
+
+def _because(why: str, kinds: Iterable[str]) -> Iterator[Unchecked]:
+    for kind in kinds:
+        yield Unchecked(kind, why)
+
+
+def _hooked(case: Case) -> bool:
+    return any(
+        case.configuration(rank, module).get("comm_hook")
+        for module, notes in case.modules.items()
+        for rank in notes
+    )

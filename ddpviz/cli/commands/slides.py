@@ -1,0 +1,113 @@
+"""``ddpviz slides``: a recording as a deck of slides that works offline, and as a PDF of it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ddpviz.cli.errors import CommandError
+from ddpviz.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAME = "slides"
+SUMMARY = "a recording, or traces: slides in one HTML file that works offline; --pdf"
+DESCRIPTION = (
+    "Write a recording, or traces, as a deck of slides: one HTML file whose figures are alive "
+    "without a network. In it, arrows go from slide to slide, S opens the speaker's view, T shows "
+    "the speaker's notes below the slide, ? lists all keys."
+)
+EXAMPLE = "ddpviz slides runs/first -o talk.html --slides job timeline countdown --pdf talk.pdf"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder, or a trace")
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        default=Path("slides.html"),
+        metavar="DECK",
+        help="the file to write (slides.html)",
+    )
+    parser.add_argument(
+        "--slides",
+        nargs="+",
+        metavar="SLIDE",
+        help="some of job, timeline, plan, countdown, buffers, overlap, findings, source, close, "
+        "in the order to show them (all that the recording has something for)",
+    )
+    parser.add_argument(
+        "--step",
+        type=int,
+        action="append",
+        dest="steps",
+        metavar="N",
+        help="show this step (the median one); more than once: the steps to choose from",
+    )
+    parser.add_argument(
+        "--title",
+        action="append",
+        default=[],
+        metavar="TITLE",
+        help="of the deck; SLIDE=TITLE of a slide; may be given more than once",
+    )
+    parser.add_argument("--theme", default="auto", help="light, dark, or auto: as the reader's")
+    parser.add_argument(
+        "--pdf",
+        type=Path,
+        metavar="PDF",
+        help="print it there too, a page for every slide, by the browser that is installed here",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    import ddpviz
+    from ddpviz.export.browser import BrowserError
+    from ddpviz.export.slides import SLIDES, write_slides
+    from ddpviz.export.slides.pdf import write_pdf
+    from ddpviz.views.text import size
+
+    title, titles = _titles(options.title, SLIDES)
+    try:
+        recording = ddpviz.load(options.recording)
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    try:
+        deck = write_slides(
+            recording,
+            options.out,
+            slides=options.slides,
+            titles=titles,
+            title=title,
+            steps=options.steps,
+            theme=options.theme,
+            source=str(options.recording),
+        )
+    except OSError as error:
+        raise CommandError(f"cannot write {options.out}: {error.strerror}") from None
+    except (RuntimeError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    say(f"slides     {deck}, {size(deck.stat().st_size)}: open it in a browser")
+    if options.pdf is not None:
+        try:
+            pdf = write_pdf(deck, options.pdf)
+        except OSError as error:
+            raise CommandError(f"cannot write {options.pdf}: {error.strerror}") from None
+        except BrowserError as error:
+            raise CommandError(str(error)) from None
+        say(f"pdf        {pdf}, {size(pdf.stat().st_size)}")
+
+
+def _titles(given: list[str], slides: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
+    """The deck's, and those of slides: what stands before "=" is a slide where there is one."""
+    title, titles = None, {}
+    for one in given:
+        name, equals, rest = one.partition("=")
+        if equals and name in slides:
+            titles[name] = rest
+        else:
+            title = one
+    return title, titles

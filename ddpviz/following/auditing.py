@@ -1,0 +1,130 @@
+"""The audit of a recording while it grows: of the newest steps, now and then, beside the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from ddpviz.analysis.audit import Finding, Severity, audit, in_order
+from ddpviz.events import Fingerprints, Kind, Projections
+from ddpviz.following.window import Window
+from ddpviz.recording import Recording
+
+#: Steps and records that one audit looks at.
+_STEPS, _MOST_RECORDS = 200, 60_000
+#: At most once in so long, and so that it takes this share of a core.
+_SECONDS, _SHARE = 3.0, 0.05
+#: Findings that are kept; a run has one per cause.
+_MOST = 50
+
+_NoteType = TypeVar("_NoteType")
+_Key = tuple[str, int, tuple[str, ...]]
+_log = logging.getLogger("ddpviz")
+
+
+class Auditor:
+    """Of one recording. Any thread may ask; the audit runs on a thread of its own while it does.
+
+    What was wrong stays listed, since the step it was first seen in; what is slow is listed as long
+    as it is among the newest steps.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._lock = threading.Lock()
+        self._kept: dict[_Key, Finding] = {}
+        self._found: tuple[Finding, ...] = ()
+        self._version: object = None
+        self._due = 0.0
+        self._running = False
+        self._complained = False
+
+    def findings(self, version: object) -> tuple[Finding, ...]:
+        """The last ones known, at once. ``version``: differs whenever more was recorded."""
+        with self._lock:
+            due = version != self._version and time.monotonic() >= self._due
+            if due and not self._running:
+                self._running, self._version = True, version
+                threading.Thread(target=self._look, name="ddpviz audit", daemon=True).start()
+            return self._found
+
+    def look(self) -> tuple[Finding, ...]:
+        """Audit now, on this thread."""
+        with self._lock:
+            known = list(self._kept.values())
+        found = audit(Recent(self.recording), known)
+        with self._lock:
+            for one in found:
+                if one.severity <= Severity.FAILURE and len(self._kept) < _MOST:
+                    key = one.kind, one.module, one.names
+                    known = self._kept.get(key, one)
+                    since = min(known.since_step, one.since_step)
+                    self._kept[key] = dataclasses.replace(one, since_step=since)
+            slow = [one for one in found if one.severity > Severity.FAILURE]
+            self._found = in_order([*self._kept.values(), *slow])
+            return self._found
+
+    def _look(self) -> None:
+        begin = time.monotonic()
+        try:
+            self.look()
+        except Exception:  # a recording that is half there; the explorer goes on
+            if not self._complained:
+                self._complained = True
+                _log.exception("the audit could not go on; said once")
+        finally:
+            took = time.monotonic() - begin
+            with self._lock:
+                self._running = False
+                self._due = time.monotonic() + max(_SECONDS, took / _SHARE)
+
+
+class Recent:
+    """A recording's newest steps, what was outside of steps, and the notes to them."""
+
+    def __init__(self, recording: Recording) -> None:
+        last = recording.last_step
+        first = max(0, last - _STEPS + 1)
+        found = recording.records(steps=range(first, last + 1)) if last >= 0 else None
+        if found is not None and len(found) > _MOST_RECORDS:
+            per_step = len(found) / (last - first + 1)
+            first = last - max(1, int(_MOST_RECORDS / per_step)) + 1
+        # What comes before a step, as its collectives do, and constructions.
+        outside = recording.records(steps=-1)
+        built = outside[outside["kind"] <= Kind.CONSTRUCTION_OPTIONS]
+        here = [] if found is None else [found[found["step"] >= first]]
+        others = outside[outside["kind"] > Kind.CONSTRUCTION_OPTIONS][-_MOST_RECORDS // 10 :]
+        self._first = first
+        self._window = Window(recording, np.concatenate([built, others, *here]), narrow=False)
+        self.whole = recording
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks heard of."""
+        return self._window.ranks
+
+    def records(
+        self,
+        kinds: Iterable[int] | int | None = None,
+        ranks: Iterable[int] | int | None = None,
+        steps: Iterable[int] | int | None = None,
+    ) -> np.ndarray:
+        """Those of the newest steps, and outside of any."""
+        return self._window.records(kinds, ranks, steps)
+
+    def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
+        """Of what comes with every sampled step, those of the newest, and the initial ones."""
+        found: list[Any] = self._window.notes(kind, rank=rank)
+        if kind is Fingerprints or kind is Projections:
+            found = [note for note in found if note.step >= self._first or note.step < 0]
+        return cast(list[_NoteType], found)
+
+    def label(self, rank: int, id: int, /) -> str:
+        """Text of a label id."""
+        return self._window.label(rank, id)

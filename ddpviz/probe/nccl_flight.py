@@ -1,0 +1,38 @@
+"""NCCL's flight recorder: whether a collective has started on the GPU. Not yet run on one.
+
+Of torch's private parts only ``_dump_nccl_trace_json`` (torch >= 2.6, built with NCCL); it keeps
+entries where ``TORCH_NCCL_TRACE_BUFFER_SIZE`` (``TORCH_FR_BUFFER_SIZE``) is not 0.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+
+#: The states of an entry, as a person would say them.
+_SAID = {
+    "scheduled": "its kernel has not started",
+    "started": "its kernel runs",
+    "completed": "its kernel has ended",
+}
+
+
+def state_of(group_name: str, sequence: int) -> str:
+    """What the GPU is at with a collective, "" where that is not known."""
+    dump = getattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", None)
+    if dump is None:
+        return ""
+    try:
+        entries = json.loads(dump(True, False)).get("entries", [])
+        found = [one for one in entries if _is(one, group_name, sequence)]
+        return _SAID.get(str(found[-1].get("state")), "") if found else ""
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return ""
+
+
+def _is(entry: Any, group_name: str, sequence: int) -> bool:
+    """The recorder counts collectives of a group from 1, the group itself from 0."""
+    names = entry.get("process_group") or ()
+    return group_name in names and entry.get("collective_seq_id") == sequence + 1

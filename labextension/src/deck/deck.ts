@@ -1,0 +1,16 @@
+/** A deck of slides: reveal.js moves through them, Bokeh's figures fill the room they have. */
+
+import { findings } from './findings';
+import { figuresDrawn, fitted } from './fit';
+import { deckOf, isPrinting, sayReady, started, whenLoaded } from './reveal';
+import { fitWords } from './words';
+
+whenLoaded(() => {
+  const printing = isPrinting();
+  const deck = deckOf({ viewDistance: 1 });
+  findings();
+  fitWords();
+  void Promise.all([started(deck, printing), figuresDrawn()])
+    .then(() => fitted(printing))
+    .then(sayReady);
+});

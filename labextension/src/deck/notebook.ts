@@ -1,0 +1,11 @@
+/** The slides that nbconvert makes of a notebook: they scroll where they have more than fits. */
+
+import { deckOf, isPrinting, sayReady, started, whenLoaded } from './reveal';
+
+whenLoaded(() => {
+  const deck = deckOf({
+    navigationMode: 'linear',
+    pdfMaxPagesPerSlide: 3
+  });
+  void started(deck, isPrinting()).then(sayReady);
+});

@@ -1,0 +1,119 @@
+import type { SessionClient } from './client';
+import { element, setText, show } from './dom';
+import { plural } from './format';
+import { viewLabel } from './protocol';
+import type { AuditFinding } from './protocol';
+
+/** A severity as a sign, beside its word: never by colour alone. */
+const SIGNS: Readonly<Record<AuditFinding['severity'], string>> = {
+  'wrong numbers': '✕',
+  failure: '✕',
+  slow: '◔',
+  note: 'i'
+};
+
+function capital(text: string): string {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+}
+
+/** A badge that says how many findings there are, and below it the list of what the audit found. */
+export class Findings {
+  readonly badge: HTMLButtonElement;
+  readonly list: HTMLElement;
+
+  private readonly _rows: HTMLElement;
+  private _open = false;
+  private _listed = '';
+  private _many = 0;
+
+  constructor(private readonly _client: SessionClient) {
+    this.badge = element('button', {
+      class: 'ddpviz-badge',
+      attributes: { type: 'button', 'aria-expanded': 'false' },
+      on: {
+        click: () => {
+          this._open = !this._open;
+          this._shown();
+        }
+      }
+    });
+    this._rows = element('ol', { class: 'ddpviz-findings' });
+    this.list = element(
+      'section',
+      { attributes: { 'aria-label': 'Findings' } },
+      this._rows
+    );
+    show(this.badge, false);
+    show(this.list, false);
+  }
+
+  draw(count: number, found: readonly AuditFinding[]): void {
+    const now = JSON.stringify(found);
+    if (now !== this._listed) {
+      this._listed = now;
+      this._many = found.length;
+      this._rows.replaceChildren(...found.map(one => this._row(one)));
+    }
+    setText(this.badge, `⚑ ${plural(count, 'finding')}`);
+    this.badge.dataset['severity'] = found[0]?.severity ?? '';
+    this.badge.title =
+      found.length > 0 ? 'What the audit found, worst first' : '';
+    show(this.badge, count > 0);
+    this._shown();
+  }
+
+  private _shown(): void {
+    const open = this._open && this._many > 0;
+    this.badge.setAttribute('aria-expanded', String(open));
+    show(this.list, open);
+  }
+
+  private _row(one: AuditFinding): HTMLElement {
+    return element(
+      'li',
+      { class: 'ddpviz-finding' },
+      element(
+        'p',
+        {},
+        element(
+          'span',
+          {
+            class: 'ddpviz-severity',
+            attributes: { 'data-severity': one.severity }
+          },
+          `${SIGNS[one.severity]} ${one.severity}`
+        ),
+        ` ${one.what} `,
+        this._where(one)
+      ),
+      element(
+        'p',
+        { class: 'ddpviz-quiet' },
+        `${capital(one.evidence)}. Usual cause: ${one.cause}.`
+      ),
+      element('p', {}, `To mend it: ${one.remedy} (${one.sure}).`)
+    );
+  }
+
+  /** A button to the step that shows it. */
+  private _where(one: AuditFinding): HTMLElement | null {
+    const step = one.step;
+    if (step === null || step < 0) {
+      return null;
+    }
+    return element(
+      'button',
+      {
+        class: 'ddpviz-link',
+        title: `See it in the view ${viewLabel(one.view)}`,
+        attributes: { type: 'button' },
+        on: {
+          click: () => {
+            this._client.lookAt(step);
+          }
+        }
+      },
+      `step ${String(step)}, ${viewLabel(one.view)}`
+    );
+  }
+}

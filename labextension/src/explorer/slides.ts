@@ -1,0 +1,306 @@
+import type { SessionClient } from './client';
+import {
+  element,
+  isDisabled,
+  keepKeys,
+  newId,
+  once,
+  setReason,
+  setText,
+  show
+} from './dom';
+import { Endings } from './emitter';
+import type { Deck, SlideOffer } from './protocol';
+import { messageOf } from './transport';
+
+type Place = 'browser' | 'kernel';
+
+/** A slide that may be chosen, and the title that it gets. */
+interface Line {
+  readonly name: string;
+  readonly box: HTMLInputElement;
+  readonly title: HTMLInputElement;
+}
+
+const ABOUT =
+  'One HTML file that needs no network and no kernel: its figures can be zoomed, hovered and ' +
+  'played. S in it opens the speaker’s view.';
+
+/** A deck of slides: a button that unfolds the choice of slides, and the fold itself. */
+export class Slides {
+  readonly toggle: HTMLButtonElement;
+  readonly node: HTMLElement;
+
+  private readonly _choice: HTMLElement;
+  private readonly _title: HTMLInputElement;
+  private readonly _step: HTMLSelectElement;
+  private readonly _theme: HTMLSelectElement;
+  private readonly _buttons: readonly HTMLButtonElement[];
+  private readonly _said: HTMLElement;
+  private readonly _problem: HTMLElement;
+  private readonly _endings = new Endings();
+  private _lines: readonly Line[] = [];
+  private _making = false;
+  private _told = '';
+
+  constructor(private readonly _client: SessionClient) {
+    const id = newId('slides');
+    const said = newId('slides');
+    this.toggle = element(
+      'button',
+      {
+        class: 'ddpviz-button ddpviz-slides-toggle',
+        title: 'What was recorded, as a deck of slides that works offline',
+        attributes: {
+          type: 'button',
+          'aria-expanded': 'false',
+          'aria-controls': id
+        },
+        on: {
+          click: once(() => {
+            this._unfold(this.node.hidden);
+          })
+        }
+      },
+      'Slides'
+    );
+    this._choice = element('div', {
+      class: 'ddpviz-slides-choice',
+      attributes: { role: 'group', 'aria-label': 'Slides' }
+    });
+    this._title = field('as the job is called');
+    this._step = list([
+      ['median', 'the median one'],
+      ['shown', 'the one shown here']
+    ]);
+    this._theme = list([
+      ['auto', 'as the reader’s browser'],
+      ['light', 'light'],
+      ['dark', 'dark']
+    ]);
+    const button = (text: string, title: string, place: Place) =>
+      element(
+        'button',
+        {
+          class: `ddpviz-button${place === 'browser' ? ' ddpviz-mod-accept' : ''}`,
+          title,
+          attributes: {
+            type: 'button',
+            'data-place': place,
+            'data-title': title,
+            'aria-describedby': said
+          },
+          on: {
+            click: once(() => {
+              void this._make(place);
+            })
+          }
+        },
+        text
+      );
+    this._buttons = [
+      button('Download', 'To where this browser puts downloads', 'browser'),
+      button(
+        'Save beside the notebook',
+        'To the directory that the kernel works in',
+        'kernel'
+      )
+    ];
+    this._said = element('p', {
+      class: 'ddpviz-quiet',
+      attributes: { id: said, 'aria-live': 'polite' }
+    });
+    this._problem = element('p', {
+      class: 'ddpviz-problem',
+      attributes: { role: 'alert' }
+    });
+    this.node = element(
+      'section',
+      { class: 'ddpviz-slides', attributes: { id, 'aria-label': 'Slides' } },
+      this._choice,
+      element(
+        'div',
+        { class: 'ddpviz-row' },
+        element('label', {}, 'title ', this._title),
+        element('label', {}, 'step ', this._step),
+        element('label', {}, 'colours ', this._theme),
+        ...this._buttons
+      ),
+      this._said,
+      this._problem
+    );
+    this.node.hidden = true;
+    this._endings.add(
+      _client.changed.subscribe(() => {
+        this._draw();
+      })
+    );
+    this._draw();
+  }
+
+  dispose(): void {
+    this._endings.end();
+  }
+
+  private _unfold(open: boolean): void {
+    show(this.node, open);
+    this.toggle.setAttribute('aria-expanded', String(open));
+    this._told = '';
+    if (open) {
+      void this._read();
+    }
+    this._draw();
+  }
+
+  /** What there is to choose may have become more since. */
+  private async _read(): Promise<void> {
+    try {
+      this._fill(await this._client.slides());
+      setText(this._problem, '');
+    } catch (error) {
+      setText(this._problem, messageOf(error));
+    }
+    this._draw();
+  }
+
+  private _fill(offers: readonly SlideOffer[]): void {
+    const before = new Map(this._lines.map(line => [line.name, line]));
+    this._lines = offers.map(({ name, title, disabled }) => {
+      const known = before.get(name);
+      const box = element('input', {
+        attributes: { type: 'checkbox', value: name },
+        on: {
+          change: () => {
+            this._draw();
+          }
+        }
+      });
+      const had = known === undefined || known.box.disabled;
+      box.disabled = disabled !== null;
+      box.checked = disabled === null && (had || known.box.checked);
+      const named = known?.title ?? field(title);
+      named.setAttribute('aria-label', `Title of ${title}`);
+      named.disabled = disabled !== null;
+      return { name, box, title: named };
+    });
+    this._choice.replaceChildren(
+      ...this._lines.map(({ box, title }, place) => {
+        const offer = offers[place];
+        const why = offer?.disabled ?? '';
+        return element(
+          'div',
+          { class: 'ddpviz-slides-line', title: why },
+          element('label', {}, box, ` ${offer?.title ?? ''}`),
+          why === '' ? title : element('span', { class: 'ddpviz-quiet' }, why)
+        );
+      })
+    );
+  }
+
+  private async _make(place: Place): Promise<void> {
+    if (this._buttons.some(isDisabled)) {
+      return;
+    }
+    this._making = true;
+    this._told = '';
+    setText(this._problem, '');
+    this._draw();
+    try {
+      const chosen = this._lines.filter(({ box }) => box.checked);
+      const titles = chosen
+        .map(({ name, title }) => [name, title.value.trim()] as const)
+        .filter(([, title]) => title !== '');
+      const { deck, bytes } = await this._client.deck({
+        place,
+        slides: chosen.map(({ name }) => name),
+        titles: Object.fromEntries(titles),
+        title: this._title.value.trim(),
+        step: this._step.value === 'shown' ? this._client.shownStep : null,
+        theme: this._theme.value
+      });
+      if (bytes !== null) {
+        download(deck.name, bytes);
+      }
+      this._told = told(deck);
+    } catch (error) {
+      setText(this._problem, messageOf(error));
+    } finally {
+      this._making = false;
+      this._draw();
+    }
+  }
+
+  private _draw(): void {
+    const why = this._whyNot();
+    for (const button of this._buttons) {
+      setReason(button, why);
+    }
+    const words = this._making
+      ? 'Making the deck …'
+      : this._told !== ''
+        ? this._told
+        : why === null
+          ? ABOUT
+          : `No deck can be made now: ${why}.`;
+    setText(this._said, words);
+    show(this._problem, this._problem.textContent !== '');
+  }
+
+  private _whyNot(): string | null {
+    const { state, connection } = this._client;
+    if (connection !== 'connected' || state === null) {
+      return 'the kernel does not answer';
+    }
+    if (this._making) {
+      return 'one is being made';
+    }
+    if (this._lines.length === 0) {
+      return 'what can be chosen is not known yet';
+    }
+    return this._lines.some(({ box }) => box.checked)
+      ? null
+      : 'no slide is ticked';
+  }
+}
+
+/** Where it went and how large it is. */
+export function told({ name, size, path }: Deck): string {
+  return path === undefined
+    ? `Downloaded as ${name}, ${size}.`
+    : `Saved as ${path}, ${size}.`;
+}
+
+/** Hand a file to the browser, as if it were a link's. */
+function download(name: string, bytes: DataView): void {
+  const copy = new Uint8Array(bytes.byteLength);
+  copy.set(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  const url = URL.createObjectURL(new Blob([copy], { type: 'text/html' }));
+  const link = element('a', { attributes: { href: url, download: name } });
+  link.click();
+  setTimeout(() => {
+    URL.revokeObjectURL(url);
+  }, 60_000);
+}
+
+function field(placeholder: string): HTMLInputElement {
+  return keepKeys(
+    element('input', {
+      class: 'ddpviz-input',
+      attributes: { type: 'text', placeholder, maxlength: '300' }
+    })
+  );
+}
+
+function list(
+  options: readonly (readonly [string, string])[]
+): HTMLSelectElement {
+  return keepKeys(
+    element(
+      'select',
+      { class: 'ddpviz-input' },
+      ...options.map(([value, text]) =>
+        element('option', { attributes: { value } }, text)
+      )
+    )
+  );
+}

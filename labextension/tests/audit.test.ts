@@ -1,0 +1,79 @@
+import { describe, expect, it, vi } from 'vitest';
+
+import { Findings } from '../src/explorer/audit';
+import type { SessionClient } from '../src/explorer/client';
+import type { AuditFinding } from '../src/explorer/protocol';
+
+const wrong: AuditFinding = {
+  kind: 'bucket-incomplete',
+  severity: 'wrong numbers',
+  what: 'bucket 0 never completed on ranks 0, 1',
+  since: 1,
+  evidence: 'the backward of step 1 ended without a reduction',
+  cause: 'these parameters took no part in the loss',
+  remedy: 'pass find_unused_parameters=True',
+  sure: 'certain',
+  view: 'countdown',
+  step: 1
+};
+const slow: AuditFinding = {
+  ...wrong,
+  kind: 'unused-search',
+  severity: 'slow',
+  view: 'plan',
+  step: null
+};
+
+function made(): { findings: Findings; lookAt: ReturnType<typeof vi.fn> } {
+  const lookAt = vi.fn();
+  const client = { lookAt } as unknown as SessionClient;
+  return { findings: new Findings(client), lookAt };
+}
+
+describe('the findings of the audit', () => {
+  it('are counted in a badge, which opens and closes the list', () => {
+    const { findings } = made();
+    findings.draw(0, []);
+    expect(findings.badge.hidden).toBe(true);
+    findings.draw(2, [wrong, slow]);
+    expect(findings.badge.textContent).toBe('⚑ 2 findings');
+    expect(findings.badge.dataset['severity']).toBe('wrong numbers');
+    expect(findings.list.hidden).toBe(true);
+    findings.badge.click();
+    expect(findings.list.hidden).toBe(false);
+    expect(findings.badge.getAttribute('aria-expanded')).toBe('true');
+    findings.badge.click();
+    expect(findings.list.hidden).toBe(true);
+  });
+
+  it('say the severity as a word, what to do, and lead to the step', () => {
+    const { findings, lookAt } = made();
+    findings.draw(2, [wrong, slow]);
+    const rows = [...findings.list.querySelectorAll('li')];
+    expect(rows.map(row => row.querySelector('span')?.textContent)).toEqual([
+      '✕ wrong numbers',
+      '◔ slow'
+    ]);
+    expect(rows[0]?.textContent).toContain(
+      'To mend it: pass find_unused_parameters=True (certain).'
+    );
+    const links = findings.list.querySelectorAll('button');
+    expect([...links].map(link => link.textContent)).toEqual([
+      'step 1, Countdown'
+    ]);
+    links[0]?.click();
+    expect(lookAt).toHaveBeenCalledWith(1);
+  });
+
+  it('stay as they are while nothing changes, and go with the last', () => {
+    const { findings } = made();
+    findings.draw(1, [wrong]);
+    findings.badge.click();
+    const row = findings.list.querySelector('li');
+    findings.draw(1, [{ ...wrong }]);
+    expect(findings.list.querySelector('li')).toBe(row);
+    findings.draw(0, []);
+    expect(findings.badge.hidden).toBe(true);
+    expect(findings.list.hidden).toBe(true);
+  });
+});

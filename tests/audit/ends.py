@@ -1,0 +1,47 @@
+"""Real runs that end badly: ranks with other numbers of steps, a constructor that crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from pathlib import Path
+
+import torch.distributed as dist
+
+from tests.audit.nets import Two, sgd, train, wrap
+from tests.audit.recorded import Runs
+from tests.ranks import run_ranks
+
+
+def step_counts(rank: int) -> None:
+    """Rank 0 has a fourth step, in which it waits for rank 1 until its group's time is over."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    ddp = wrap(Two(), process_group=group)
+    optimizer = sgd(ddp)
+    train(rank, ddp, 3, optimizer)
+    if rank == 0:
+        with contextlib.suppress(RuntimeError):
+            train(rank, ddp, 1, optimizer)
+
+
+ENDS: Runs = {"step_counts": step_counts}
+
+
+def with_debug(rank: int, world_size: int, folder: str) -> None:
+    """Recorded to files under the environment that the ranks inherit; DDP may crash."""
+    from ddpviz.probe import Recorder
+    from ddpviz.recording import RankWriter, ring_path
+
+    out = Path(folder)
+    writer = RankWriter(out, rank)
+    recorder = Recorder(sinks=[writer], ring_path=ring_path(out, rank))
+    recorder.install()
+    try:
+        train(rank, wrap(Two()), 1)
+    finally:
+        recorder.close()
+
+
+def debug_ranks(folder: str) -> None:
+    """Of a process that has the environment: its ranks come from a server that it starts."""
+    run_ranks(with_debug, 2, folder)

@@ -1,0 +1,67 @@
+"""What each faulty run must be found with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """``says``: words of the cause or of what is wrong."""
+
+    kind: str
+    since_step: int
+    ranks: tuple[int, ...]
+    names: tuple[str, ...]
+    severity: str = "wrong numbers"
+    says: str = ""
+
+
+_BOTH = (0, 1)
+_SECOND = ("second.weight", "second.bias")
+_ALL = ("first.weight", "first.bias", *_SECOND)
+
+EXPECTED = {
+    "unused_layer": Expected("bucket-incomplete", 1, _BOTH, _SECOND, says="took no part"),
+    "frozen_later": Expected("bucket-incomplete", 1, _BOTH, ("first.bias",), says="was frozen"),
+    "second_backward": Expected("second-backward", 1, _BOTH, ()),
+    "second_loss": Expected("second-backward", 0, _BOTH, ()),
+    "bypassed": Expected("wrapper-bypassed", 2, _BOTH, (), says="ddp.module"),
+    "no_sync_step": Expected("no-sync-step", 1, _BOTH, (), says="no_sync"),
+    "replaced": Expected("parameter-replaced", 1, _BOTH, ("second.weight",)),
+    "unhooked": Expected("parameter-not-hooked", 0, _BOTH, ("second.bias",)),
+    "hook_local": Expected("hook-not-averaging", 0, _BOTH, _ALL, says="local_hook"),
+    "hook_sums": Expected("hook-not-mean", 0, _BOTH, ("summing_hook",), says="does not divide"),
+    "hook_twice": Expected("hook-not-mean", 0, _BOTH, ("twice_hook",), says="twice"),
+    "hook_constant": Expected("hook-not-mean", 0, _BOTH, ("constant_hook",), says="something else"),
+    "changed_after": Expected("gradients-changed", 1, _BOTH, _ALL),
+    "initial_state": Expected("initial-state", -1, _BOTH, _ALL),
+    "learning_rate": Expected("replicas-parted", 1, _BOTH, _ALL, says="learning rate"),
+    "registration_order": Expected("models-differ", -1, _BOTH, _ALL, says="another order"),
+    "frozen_on_one": Expected("models-differ", -1, _BOTH, ("second.bias",), says="only one"),
+    "other_configuration": Expected(
+        "configurations-differ", -1, _BOTH, ("gradient_as_bucket_view",), "failure"
+    ),
+    "ready_twice": Expected("ready-twice", 0, _BOTH, ("layer.bias",), "failure", "use_reentrant"),
+    "static_graph": Expected("static-graph-broken", 2, _BOTH, _SECOND, says="static_graph=True"),
+    "unused_search": Expected("unused-search", 0, _BOTH, (), "slow"),
+    "layout": Expected("gradient-layout", 2, _BOTH, ("weight",), "slow"),
+    "own_buffers": Expected("buffers-overwritten", 1, (1,), ("queue",)),
+    "constant_buffers": Expected("buffers-constant", 0, _BOTH, ("table",), "slow"),
+    "stale": Expected(
+        "stale-buffers",
+        1,
+        (1,),
+        ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked"),
+    ),
+    "not_finite": Expected("not-finite", 1, _BOTH, _ALL),
+    "head_of_line": Expected("head-of-line", 3, _BOTH, ("bucket 2",), "slow"),
+    "late_rank": Expected("straggler", 3, (1,), ("bucket 0",), "slow", "no slow network"),
+    "late_in_backward": Expected("straggler", 3, (0,), ("bucket 1",), "slow"),
+    "exposed": Expected("exposed-communication", 3, _BOTH, (), "slow"),
+    "one_graph": Expected("burst", 1, _BOTH, (), "slow", "no_optimization does not split it"),
+    "other_borders": Expected("borders", 0, _BOTH, ("bucket 0", "bucket 1"), "slow"),
+    "step_counts": Expected("step-counts", 3, _BOTH, (), "failure", "4 on rank 0, 3 on rank 1"),
+}
+#: What else is true of a run: a slow one searches for unused parameters for nothing, too.
+BESIDE = {"head_of_line": ("unused-search",)}

@@ -1,0 +1,357 @@
+"""Real runs of two ranks, each with one fault. All can go on in the same processes."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from tests.audit.nets import Two, batch, sgd, train, wrap
+from tests.audit.recorded import Runs
+
+
+def unused_layer(rank: int) -> None:
+    """Rank 1 leaves the second layer out of step 1; both get an error in the forward after."""
+    ddp = wrap(Two())
+    train(rank, ddp, 1)
+    optimizer = sgd(ddp)
+    optimizer.zero_grad()
+    ddp(batch(rank), skip=True).square().mean().backward()
+    optimizer.step()
+    with contextlib.suppress(RuntimeError):
+        ddp(batch(rank))
+
+
+def frozen_later(rank: int) -> None:
+    ddp = wrap(Two())
+    train(rank, ddp, 1)
+    ddp.module.first.bias.requires_grad_(False)
+    train(rank, ddp, 1)
+
+
+def second_backward(rank: int) -> None:
+    """Step 1 has two forwards and then two backwards."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    train(rank, ddp, 1, optimizer)
+    optimizer.zero_grad()
+    losses = [ddp(batch(rank, step)).square().mean() for step in (1, 2)]
+    for loss in losses:
+        loss.backward()
+    optimizer.step()
+    train(rank, ddp, 1, optimizer)
+
+
+def second_loss(rank: int) -> None:
+    """Two backwards through one forward."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(2):
+        optimizer.zero_grad()
+        output = ddp(batch(rank, step))
+        output.square().mean().backward(retain_graph=True)
+        output.abs().mean().backward()
+        optimizer.step()
+
+
+def bypassed(rank: int) -> None:
+    """From step 2 on the wrapped module is called itself."""
+    ddp = wrap(Two())
+    train(rank, ddp, 2)
+    train(rank, ddp, 2, forward=ddp.module)
+
+
+def no_sync_step(rank: int) -> None:
+    """Step 1 is in no_sync as a whole, and the optimizer steps."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    train(rank, ddp, 1, optimizer)
+    with ddp.no_sync():
+        train(rank, ddp, 1, optimizer)
+    train(rank, ddp, 1, optimizer)
+
+
+def replaced(rank: int) -> None:
+    """After step 0 a weight is another Parameter."""
+    ddp = wrap(Two())
+    train(rank, ddp, 1)
+    ddp.module.second.weight = nn.Parameter(ddp.module.second.weight.detach().clone())
+    # The Reducer waits for the old one, so it has to be in the graph.
+    keep = next(p for n, p in zip(range(9), ddp._module_parameters, strict=False) if n == 2)
+    train(rank, ddp, 2, forward=lambda x: ddp(x) + 0 * keep.sum())
+
+
+def unhooked(rank: int) -> None:
+    """A frozen bias is made trainable after wrapping."""
+    model = Two()
+    model.second.bias.requires_grad_(False)
+    ddp = wrap(model)
+    model.second.bias.requires_grad_(True)
+    train(rank, ddp, 2)
+
+
+def local_hook(state, bucket):  # type: ignore[no-untyped-def] # DDP refuses string annotations
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def summing_hook(state, bucket):  # type: ignore[no-untyped-def]
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def twice_hook(state, bucket):  # type: ignore[no-untyped-def]
+    world = dist.get_world_size()
+    future = dist.all_reduce(bucket.buffer().div_(world), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0].div_(world))
+
+
+def constant_hook(state, bucket):  # type: ignore[no-untyped-def]
+    generator = torch.Generator().manual_seed(5)
+    future = torch.futures.Future()
+    future.set_result(torch.randn(bucket.buffer().shape, generator=generator))
+    return future
+
+
+def _hooked(hook, steps=3):  # type: ignore[no-untyped-def]
+    def run(rank: int) -> None:
+        ddp = wrap(Two(), bucket_cap_mb=0.0003)
+        ddp.register_comm_hook(None, hook)
+        train(rank, ddp, steps)
+
+    return run
+
+
+def hook_local(rank: int) -> None:
+    _hooked(local_hook)(rank)
+
+
+def hook_sums(rank: int) -> None:
+    _hooked(summing_hook)(rank)
+
+
+def hook_twice(rank: int) -> None:
+    _hooked(twice_hook)(rank)
+
+
+def hook_constant(rank: int) -> None:
+    _hooked(constant_hook, 6)(rank)
+
+
+def changed_after(rank: int) -> None:
+    """Each rank scales its gradients by a number of its own, in step 1."""
+    ddp = wrap(Two())
+
+    def scale(step: int) -> None:
+        if step == 1:
+            for parameter in ddp.parameters():
+                parameter.grad.mul_(1.0 + rank)
+
+    train(rank, ddp, 2, before_step=scale)
+
+
+def initial_state(rank: int) -> None:
+    torch.manual_seed(rank)
+    train(rank, wrap(Two(), init_sync=False), 2)
+
+
+def learning_rate(rank: int) -> None:
+    ddp = wrap(Two())
+    train(rank, ddp, 1, sgd(ddp, 0.1))
+    train(rank, ddp, 2, sgd(ddp, 0.1 + rank))
+
+
+class Ordered(nn.Module):
+    """Two layers of one shape, registered in an order that depends on the rank."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        for name in ("first", "second") if rank == 0 else ("second", "first"):
+            setattr(self, name, nn.Linear(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+def registration_order(rank: int) -> None:
+    train(rank, wrap(Ordered(rank)), 2)
+
+
+def frozen_on_one(rank: int) -> None:
+    """DDP counts parameters, and raises on every rank."""
+    model = Two()
+    model.second.bias.requires_grad_(rank == 0)
+    with contextlib.suppress(RuntimeError):
+        wrap(model)
+
+
+def other_configuration(rank: int) -> None:
+    train(rank, wrap(Two(), gradient_as_bucket_view=rank == 1), 2)
+
+
+class Twice(nn.Module):
+    """A layer whose activations are checkpointed in two places."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.layer, self.reentrant = nn.Linear(8, 8), reentrant
+        self.before = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.before(x)
+        for _ in range(2):
+            x = checkpoint(self.layer, x, use_reentrant=self.reentrant)
+        return x
+
+
+def ready_twice(rank: int) -> None:
+    ddp = wrap(Twice(reentrant=True))
+    with contextlib.suppress(RuntimeError):
+        ddp(batch(rank)).square().mean().backward()
+
+
+def static_graph(rank: int) -> None:
+    """The second layer takes no part in step 2."""
+    ddp = wrap(Two(), static_graph=True)
+    optimizer = sgd(ddp)
+    train(rank, ddp, 2, optimizer)
+    optimizer.zero_grad()
+    with contextlib.suppress(RuntimeError):
+        ddp(batch(rank), skip=True).square().mean().backward()
+
+
+def unused_search(rank: int) -> None:
+    train(rank, wrap(Two(), find_unused_parameters=True), 12)
+
+
+def image(rank: int, step: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * rank + step)
+    return torch.randn(1, 64, 4, 4, generator=generator)
+
+
+def layout(rank: int) -> None:
+    """The memory format is changed after DDP has built its buckets for the last time."""
+    ddp = wrap(nn.Conv2d(64, 128, 3))
+    train(rank, ddp, 2, make=image)
+    ddp.module.to(memory_format=torch.channels_last)
+    train(rank, ddp, 2, make=image, first=2)
+
+
+class Queue(nn.Module):
+    """A buffer that every rank fills with its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("queue", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.queue.copy_(x.detach().mean(0))
+        return self.layer(x)
+
+
+def own_buffers(rank: int) -> None:
+    train(rank, wrap(Queue()), 3)
+
+
+class Table(nn.Module):
+    """A large constant among the buffers."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("table", torch.ones(rows, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x + self.table[0])
+
+
+def constant_buffers(rank: int) -> None:
+    train(rank, wrap(Table(40_000)), 6)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.layer(x))
+
+
+def stale(rank: int) -> None:
+    """Rank 1 alone is asked for its state after step 1."""
+    ddp = wrap(Normed())
+    train(rank, ddp, 2)
+    if rank == 1:
+        ddp.module.state_dict()
+
+
+def not_finite(rank: int) -> None:
+    """Step 1's batch of rank 1 has an infinity in it."""
+
+    def make(rank: int, step: int) -> torch.Tensor:
+        return batch(rank, step) * (float("inf") if rank == 1 and step == 1 else 1)
+
+    train(rank, wrap(Two()), 3, make=make)
+
+
+FAULTS: Runs = {
+    one.__name__: one
+    for one in (
+        unused_layer,
+        frozen_later,
+        second_backward,
+        second_loss,
+        bypassed,
+        no_sync_step,
+        replaced,
+        unhooked,
+        hook_local,
+        hook_sums,
+        hook_twice,
+        hook_constant,
+        changed_after,
+        initial_state,
+        learning_rate,
+        registration_order,
+        frozen_on_one,
+        other_configuration,
+        ready_twice,
+        static_graph,
+        unused_search,
+        layout,
+        own_buffers,
+        constant_buffers,
+        stale,
+        not_finite,
+    )
+}
+
+
+def changed_on_the_last(rank: int) -> None:
+    ddp = wrap(Two())
+
+    def scale(step: int) -> None:
+        ddp.module.first.bias.grad.mul_(2.0 if rank == 2 else 1.0)
+
+    train(rank, ddp, 2, before_step=scale)
+
+
+def unsent_on_the_middle(rank: int) -> None:
+    torch.manual_seed(int(rank == 1))
+    train(rank, wrap(Two(), init_sync=False), 2)
+
+
+def registered_on_the_last(rank: int) -> None:
+    train(rank, wrap(Ordered(int(rank == 2))), 2)
+
+
+#: Of three ranks.
+OF_THREE: Runs = {
+    one.__name__: one for one in (changed_on_the_last, unsent_on_the_middle, registered_on_the_last)
+}

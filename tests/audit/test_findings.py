@@ -1,0 +1,138 @@
+"""Each fault is found with its ranks, names and step; a near miss of it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ddpviz
+from ddpviz.analysis.audit import KINDS, audit, not_checked
+from ddpviz.recording import Recording
+from tests import compiled
+from tests.audit import compiling, ends, faults, healthy, slow
+from tests.audit.expected import BESIDE, EXPECTED
+from tests.audit.recorded import recordings
+from tests.fidelity import scenarios
+
+
+@pytest.fixture(scope="module")
+def faulty() -> dict[str, Recording]:
+    return recordings(faults.FAULTS | ends.ENDS)
+
+
+@pytest.fixture(scope="module")
+def late() -> dict[str, Recording]:
+    return recordings(slow.SLOW, fingerprints=0)
+
+
+@pytest.fixture(scope="module")
+def in_graphs() -> dict[str, Recording]:
+    return recordings(compiling.COMPILED)
+
+
+@pytest.fixture(scope="module")
+def well() -> dict[str, Recording]:
+    return recordings(healthy.HEALTHY | healthy.MODES)
+
+
+def check(name: str, recording: Recording) -> None:
+    expected = EXPECTED[name]
+    found = [one for one in audit(recording) if one.kind not in BESIDE.get(name, ())]
+    assert [one.kind for one in found] == [expected.kind]
+    (one,) = found
+    assert one.since_step == expected.since_step
+    assert one.ranks == expected.ranks
+    assert one.names == expected.names
+    assert one.severity.text == expected.severity
+    assert expected.says in " ".join((one.what, one.evidence, one.cause))
+    assert one.kind in KINDS and one.remedy and one.evidence
+    assert json.loads(json.dumps(one.as_json()))["severity"] == expected.severity
+    if one.view:
+        assert recording.figure(one.view, one.view_step) is not None
+
+
+@pytest.mark.parametrize("name", [*faults.FAULTS, *ends.ENDS])
+def test_a_fault_is_found(name: str, faulty: dict[str, Recording]) -> None:
+    check(name, faulty[name])
+
+
+@pytest.mark.parametrize("name", [name for name in slow.SLOW if name in EXPECTED])
+def test_lost_time_is_found(name: str, late: dict[str, Recording]) -> None:
+    check(name, late[name])
+
+
+@pytest.mark.parametrize("name", [name for name in slow.SLOW if name not in EXPECTED])
+def test_a_noisy_or_small_run_is_no_finding(name: str, late: dict[str, Recording]) -> None:
+    assert audit(late[name]) == ()
+
+
+@pytest.mark.parametrize("name", compiling.COMPILED)
+def test_what_a_compiled_graph_keeps_from_being_sent(
+    name: str, in_graphs: dict[str, Recording]
+) -> None:
+    if name in EXPECTED:
+        check(name, in_graphs[name])
+    else:
+        assert audit(in_graphs[name]) == ()
+
+
+@pytest.mark.parametrize("case", compiled.CASES)
+def test_a_compiled_run_has_no_findings(case: str) -> None:
+    """In every mode; of a model so small that it does not matter when its gradients are sent."""
+    assert audit(compiled.recording(case)) == ()
+
+
+@pytest.mark.parametrize("name", [*healthy.HEALTHY, *healthy.MODES])
+def test_a_healthy_run_has_no_findings(name: str, well: dict[str, Recording]) -> None:
+    assert audit(well[name]) == ()
+
+
+def test_of_three_ranks_the_one_that_stands_apart_is_named() -> None:
+    of_ranks = recordings(faults.OF_THREE, world_size=3)
+    found = {name: audit(recording) for name, recording in of_ranks.items()}
+    assert {name: [(one.kind, one.ranks) for one in all_] for name, all_ in found.items()} == {
+        "changed_on_the_last": [("gradients-changed", (2,))],
+        "unsent_on_the_middle": [("initial-state", (1,))],
+        "registered_on_the_last": [("models-differ", (2,))],
+    }
+
+
+def test_what_was_not_recorded_is_said_and_not_concluded_from() -> None:
+    quiet = recordings({"hook_sums": faults.hook_sums, "second": faults.second_backward}, 2, 0)
+    assert audit(quiet["hook_sums"]) == ()
+    why = {one.kind: one.why for one in not_checked(quiet["hook_sums"])}
+    assert why["hook-not-mean"].startswith("no fingerprints were taken")
+    # What needs no fingerprints is found without.
+    assert [one.kind for one in audit(quiet["second"])] == ["second-backward"]
+    assert "second-backward" not in why
+    alone = Recording()
+    assert audit(alone) == ()
+    assert {one.kind for one in not_checked(alone)} >= {"straggler", "models-differ"}
+
+
+@pytest.mark.parametrize(("level", "found"), [("DETAIL", ["debug-detail"]), ("INFO", [])])
+def test_detail_on_gloo_is_named_though_ddp_may_crash(
+    level: str, found: list[str], tmp_path: Path
+) -> None:
+    """In processes of their own: torch reads the variable as it is imported."""
+    command = f"from tests.audit import ends; ends.debug_ranks({str(tmp_path)!r})"
+    subprocess.run(
+        [sys.executable, "-c", command],
+        env={**os.environ, "TORCH_DISTRIBUTED_DEBUG": level},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        timeout=120,
+        check=level == "INFO",
+    )
+    told = audit(ddpviz.load(tmp_path))
+    assert [one.kind for one in told] == found
+    assert all(one.ranks == (0, 1) and one.severity.text == "failure" for one in told)
+
+
+def test_every_mode_of_the_scenarios_is_in_the_clean_matrix() -> None:
+    assert set(scenarios.MODES) <= {name.removeprefix("mode ") for name in healthy.MODES}

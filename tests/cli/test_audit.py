@@ -1,0 +1,44 @@
+"""``ddpviz audit``: its exit status says whether anything is wrong, its text and JSON say what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ddpviz.analysis.audit import KINDS
+from tests.audit import faults
+from tests.audit.recorded import recordings
+from tests.cli.command import ddpviz
+from tests.cli.conftest import Demo
+
+
+def test_a_healthy_run_has_exit_status_0(demo: Demo) -> None:
+    done = ddpviz("audit", demo.folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("No findings.\n")
+    assert "unchecked  no fingerprints were taken" in done.stdout
+
+
+def test_a_fault_has_exit_status_1_and_all_that_is_known_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recordings({"unused_layer": faults.unused_layer})["unused_layer"].save(folder)
+    done = ddpviz("audit", folder)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("1. wrong numbers: bucket 0 never completed on ranks 0, 1")
+    for line in ("since      step 1", "ranks      0, 1", "names      second.weight, second.bias"):
+        assert line in done.stdout
+    assert "(view countdown, step 1)" in " ".join(done.stdout.split())
+    done = ddpviz("audit", folder, "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    (finding,) = told["findings"]
+    assert finding["kind"] == "bucket-incomplete" and finding["kind"] in KINDS
+    assert finding["names"] == ["second.weight", "second.bias"] and finding["since_step"] == 1
+    assert finding["severity"] == "wrong numbers" and finding["sure"] == "certain"
+    assert told["ranks"] == [0, 1] and told["not_checked"] == []
+
+
+def test_what_is_no_recording_has_exit_status_2(tmp_path: Path) -> None:
+    done = ddpviz("audit", tmp_path / "nothing")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("ddpviz audit: ") and done.stderr.count("\n") == 1

@@ -1,0 +1,42 @@
+"""``ddpviz pictures``: a file for each view that has something to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chromium import needs_chromium
+from tests.cli.command import ddpviz
+from tests.cli.conftest import Demo
+from tests.cli.test_errors import assert_one_line
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_views_are_drawn_into_a_folder(demo: Demo, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "pictures"
+    done = ddpviz(
+        "pictures", demo.folder, "-o", folder, "--view", "timeline", "plan", "--svg", "--step", "3"
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(one.name for one in folder.iterdir()) == ["plan.svg", "timeline.svg"]
+    assert done.stdout.splitlines()[0].split() == ["timeline", str(folder / "timeline.svg")]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--view", "nothing"], "found the view 'nothing', expected one of timeline"),
+        (["--step", "77"], "found no step 77"),
+        (["--size", "wall"], "found the size 'wall', expected one of slide, paper"),
+    ],
+)
+def test_what_there_is_not(demo: Demo, tmp_path: Path, given: list[str], said: str) -> None:
+    assert_one_line(ddpviz("pictures", demo.folder, "-o", tmp_path / "p", *given), said)
+
+
+def test_without_a_browser(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    asked = ("pictures", demo.folder, "-o", tmp_path / "p", "--view", "timeline")
+    assert_one_line(ddpviz(*asked), "found no browser (looked for chromium, ", "install chromium")

@@ -1,0 +1,170 @@
+"""What a deck is made of, without a browser: its slides, what it refuses, how large it gets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ddpviz import analysis
+from ddpviz.analysis.compare import Comparison
+from ddpviz.events import Batch, Failure
+from ddpviz.export.slides import LIMIT_BYTES, SLIDES, typical
+from ddpviz.export.slides.deck import slides_page
+from ddpviz.recording import Recording
+from tests.views.samples import ZERO_NS, sample_recording
+
+HOSTILE = "<script>window.hacked=1</script>**bold** `code`"
+
+
+def slides_of(page: str) -> list[str]:
+    return re.findall(r'<section id="([^"]+)"', page)
+
+
+def section(page: str, name: str) -> str:
+    found = re.search(rf'<section id="{name}".*?</section>', page, re.S)
+    assert found is not None
+    return found[0]
+
+
+def test_a_deck_has_what_the_recording_has_something_for() -> None:
+    page = slides_page(sample_recording())
+    without = [name for name in SLIDES if name not in ("comparison", "source")]
+    assert slides_of(page) == without
+
+
+def test_slides_come_in_the_order_asked_for_with_their_titles() -> None:
+    page = slides_page(
+        sample_recording(), slides=("plan", "job"), titles={"plan": HOSTILE}, title="Mine"
+    )
+    assert slides_of(page) == ["plan", "job"]
+    assert "<h2>&lt;script&gt;window.hacked=1&lt;/script&gt;**bold** `code`</h2>" in page
+    assert "<h2>Mine</h2>" in section(page, "job")
+    assert "<title>Mine</title>" in page
+
+
+def test_the_deck_is_one_file_that_names_nothing_to_fetch() -> None:
+    page = slides_page(sample_recording())
+    assert not re.findall(r"<(?:script|link|iframe)\b[^>]*\b(?:src|href)=", page)
+    assert "Permission is hereby granted" in page  # the licence of reveal.js goes with it
+    assert "Hakim El Hattab" in page
+
+
+def test_the_median_step_is_shown_and_said_to_be_it() -> None:
+    recording = sample_recording(steps=5)
+    step, why = typical.step(recording, analysis.steps(recording))
+    lengths = analysis.steps(recording).groupby("step")["step_ms"].max()
+    assert lengths[step] == np.sort(lengths)[2]
+    assert why == "the median of 5 steps"
+    told = f"Timeline of a typical step: step {step}, the median of 5 steps"
+    assert f"<h2>{told}</h2>" in section(slides_page(recording), "timeline")
+
+
+def test_of_a_failed_run_the_step_that_failed_is_shown() -> None:
+    recording = sample_recording(steps=3)
+    failure = Failure(1, 2, ZERO_NS, "it broke <b>here</b>", "")
+    recording.append(Batch(1, 1, recording.records(steps=[])[:0], (failure,)))
+    page = slides_page(recording)
+    assert "<h2>Timeline of a typical step: step 2, where a rank failed</h2>" in page
+    assert "rank 1 failed: it broke &lt;b&gt;here&lt;/b&gt;" in section(page, "findings")
+
+
+def test_steps_asked_for_are_those_to_choose_from() -> None:
+    page = slides_page(sample_recording(steps=6), steps=(4, 1), slides=("timeline", "close"))
+    assert "<h2>Timeline of step 4</h2>" in page
+    assert "Steps: only those asked for, 4, 1." in section(page, "close")
+    options = re.search(r'"options":(\[\["1".*?\]\])', page)
+    assert options is not None
+    assert re.findall(r'\["(\d+)",', options[1]) == ["1", "4"]
+
+
+def test_steps_left_out_are_said() -> None:
+    recording = sample_recording(steps=260, buckets=12, parameters_per_bucket=4)
+    page = slides_page(recording, slides=("timeline", "buffers", "overlap", "close"))
+    said = section(page, "close")
+    kept = re.search(r"Timelines: (\d+) of 260 steps", said)
+    assert kept is not None and 3 < int(kept[1]) < 260
+    assert "the last 200 of 260 steps" in said
+    assert len(page.encode()) < LIMIT_BYTES
+
+
+def test_a_comparison_has_its_slide() -> None:
+    columns = {
+        "configuration": ["one", HOSTILE, "no"],
+        "place": pd.array([1, 2, None], "Int64"),
+        "step_ms": [10.0, 20.0, np.nan],
+        "step_ms_low": [9.0, 19.0, np.nan],
+        "step_ms_high": [11.0, 21.0, np.nan],
+        "hidden_communication_ms": [5.0, np.nan, np.nan],
+        "exposed_communication_ms": [1.0, 2.0, np.nan],
+        "collectives": [3.0, 4.0, 0.0],
+        "bytes": [1024.0, 2048.0, 0.0],
+        "refused": ["", "", "torch says no"],
+    }
+    comparison = Comparison(pd.DataFrame(columns), "from the fastest: one, then the other")
+    page = slides_page(sample_recording(), slides=("comparison",), comparison=comparison)
+    said = section(page, "comparison")
+    assert "From the fastest: one, then the other" in said
+    assert HOSTILE not in said and "&lt;script&gt;" in said
+    assert "refused: torch says no" in said
+    assert said.count("<tr>") == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"slides": ("plan", "nothing")}, "found the slide 'nothing', expected some of job, time"),
+        ({"slides": ("plan", "plan")}, "found the slide 'plan' twice"),
+        ({"slides": ()}, "found no slide"),
+        ({"titles": {"nothing": "x"}}, "found the slide 'nothing'"),
+        ({"slides": ("comparison",)}, "expected comparison="),
+        ({"steps": 9}, "found no step 9 in the recording, expected 0 to 2"),
+        ({"steps": (0, 9)}, "found no step 9 in the recording"),
+        ({"steps": ()}, "found no step in steps"),
+        ({"theme": "pink"}, "found the theme 'pink'"),
+    ],
+)
+def test_what_there_is_not_is_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        slides_page(sample_recording(), **options)  # type: ignore[arg-type]
+
+
+def test_a_recording_without_steps_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no step yet"):
+        slides_page(Recording())
+
+
+def test_where_the_browser_part_is_not_built_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ddpviz.export.slides.html.STATIC", tmp_path)
+    with pytest.raises(RuntimeError, match=r"found no deck\.css.*`make lab` builds it"):
+        slides_page(sample_recording())
+
+
+def test_a_recordings_method_writes_it(tmp_path: Path) -> None:
+    path = sample_recording().slides(tmp_path / "talk.html", slides=["job"])
+    assert slides_of(path.read_text(encoding="utf-8")) == ["job"]
+
+
+def test_of_many_ranks_the_slowest_has_lanes() -> None:
+    recording = sample_recording(ranks=6, buckets=30)
+    table = analysis.steps(recording)
+    rows = table[table["step"] == 2].sort_values("step_ms", kind="stable")
+    assert typical.open_ranks(table, 2) == [rows["rank"].iloc[-1]]
+    page = slides_page(recording, slides=("timeline",))
+    assert "5 ranks folded to one line each" in page
+    assert typical.open_ranks(analysis.steps(sample_recording()), 2) is None
+
+
+def test_it_stays_below_its_limit_whatever_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = sample_recording(steps=40, parameters_per_bucket=20)
+    asked = ("timeline", "close")
+    whole = len(slides_page(recording, slides=asked).encode())
+    monkeypatch.setattr("ddpviz.export.slides.deck.LIMIT_BYTES", whole - 1)
+    page = slides_page(recording, slides=asked)
+    assert len(page.encode()) < whole
+    assert re.search(r"Timelines: \d+ of 40 steps", section(page, "close"))

@@ -1,0 +1,163 @@
+"""Each notebook as ``jupyter nbconvert`` exports it, with our templates: alive, and no network."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddpviz.export import notebook as export_notebook
+from tests.chromium import chromium, needs_chromium
+from tests.lab.notebooks import FOLDER, code
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("nbconvert")
+
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+TEMPLATES = Path(export_notebook.__file__).parent / "templates"
+
+#: Figures that are drawn, in shadow trees too.
+_FIGURES = """() => {
+  const drawn = (node) => (node.classList?.contains("bk-Figure") ? 1 : 0)
+    + [...(node.shadowRoot?.children ?? []), ...node.children]
+      .reduce((sum, child) => sum + drawn(child), 0)
+  return drawn(document.body)
+}"""
+#: Fits the height: what does not is scrolled to, and nothing is cut at the right.
+_WIDE = """() => [...document.querySelectorAll("section.present:not(.stack)")]
+  .filter((one) => one.scrollWidth > one.clientWidth).length"""
+
+
+@functools.cache
+def executed(name: str) -> Any:
+    """The notebook with its outputs and its widgets' state, as it is saved after a run."""
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(notebook, timeout=180, resources=resources).execute()
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+class Visit:
+    """A page in a browser whose every request beside files is refused, and noted."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        context = browser.new_context(viewport={"width": 1366, "height": 768})
+        context.route("**/*", self._only_files)
+        self.page = context.new_page()
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(path.as_uri())
+
+    def _only_files(self, route: Any) -> None:
+        if route.request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            self.requests.append(route.request.url)
+            route.abort()
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+
+def converted(notebook: Any, folder: Path, to: str) -> Path:
+    """What the command makes of it."""
+    source = folder / "it.ipynb"
+    nbformat.write(notebook, source)
+    template = {"html": "ddpviz", "slides": "ddpviz-slides"}[to]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "nbconvert", f"--to={to}", f"--template={template}", source),
+            # Where they lie in a checkout; an installed ddpviz has them where nbconvert looks.
+            f"--TemplateExporter.extra_template_basedirs={TEMPLATES}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (page,) = folder.glob("it*.html")
+    return page
+
+
+def figures_of(notebook: Any) -> int:
+    """How many Bokeh figures its outputs show."""
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    kinds = ("application/javascript", "text/html")
+    shown = [str(out.get("data", {}).get(kind, "")) for out in outputs for kind in kinds]
+    return sum(text.count('"name":"Figure"') for text in shown)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_each_heading_begins_a_slide(name: str) -> None:
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    kinds = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in notebook.cells]
+    assert set(kinds) <= {"slide", "subslide", "-"}
+    for cell, kind in zip(notebook.cells, kinds, strict=True):
+        heading = cell.cell_type == "markdown" and cell.source.startswith("#")
+        assert (kind == "slide") == heading, cell.source[:60]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_is_committed_without_outputs(name: str) -> None:
+    notebook = nbformat.read(FOLDER / name, as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.get("outputs") for cell in notebook.cells)
+    assert len({cell["id"] for cell in notebook.cells}) == len(notebook.cells)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_page_of_it_is_alive_without_a_network(name: str, browser: Any, tmp_path: Path) -> None:
+    notebook = executed(name)
+    visit = Visit(browser, converted(notebook, tmp_path, "html"))
+    figures = figures_of(notebook)
+    assert figures > 3 or "output_notebook" not in code(notebook)
+    visit.page.wait_for_function(f"(least) => ({_FIGURES})() >= least", arg=figures)
+    shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
+    if "ddpviz-still" in shown:  # the explorer's last picture stands for it
+        assert visit.page.locator(".ddpviz-still img").locator("visible=true").count() >= 1
+    assert visit.requests == [] and visit.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_slides_of_it_are_alive_without_a_network(name: str, browser: Any, tmp_path: Path) -> None:
+    notebook = executed(name)
+    visit = Visit(browser, converted(notebook, tmp_path, "slides"))
+    page = visit.page
+    page.wait_for_function("document.documentElement.dataset.deck == 'ready'")
+    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in notebook.cells]
+    assert page.locator(".slides > section").count() == kinds.count("slide")
+    slides = kinds.count("slide") + kinds.count("subslide")
+    for _ in range(1, slides):
+        assert page.evaluate(_WIDE) == 0
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".slide-number").inner_text().replace(" ", "").split("/") == [
+        str(slides),
+        str(slides),
+    ]
+    page.wait_for_function(f"(least) => ({_FIGURES})() >= least", arg=figures_of(notebook))
+    assert visit.requests == [] and visit.errors == []
