@@ -24,7 +24,7 @@ SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
 .PHONY: help demo lab test lint gpu format pytest chromium wheel clean
 
 help:  ## what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 16
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 18
 
 demo: $(VENV)/installed  ## train on two real ranks; leave a recording and timeline.html
 	$(BIN)/ddpviz demo

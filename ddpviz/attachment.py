@@ -38,6 +38,9 @@ class Attachment:
         self.out = out
         self._on_signal = OnSignal(self._told)
         self._pid = os.getpid()
+        if out is not None and recorder.rank == 0 and recorder.world_size > 1:
+            # Before close, so that it comes after it; it holds nothing of this.
+            atexit.register(_at_exit, out, recorder.world_size, self._pid)
         atexit.register(self.close)
 
     def step(self) -> AbstractContextManager[int]:
@@ -111,7 +114,8 @@ def attach(
     :class:`ddpviz.Schedule` samples the first few steps, too; ``attachment.fingerprint()`` the next
     one. ``stall_s``: a rank that is in one collective, or silent, for
     so many seconds notes in which and at which line, for ``recording.waiting()``; 0 for never.
-    SIGUSR1 prints what everyone waits for, as far as the records are in ``out``.
+    SIGUSR1 prints what everyone waits for, as far as the records are in ``out``. When the process
+    ends, rank 0 prints what an audit finds there; of a healthy run nothing.
     Call it on every rank, with the same arguments, between two steps; DDP modules built while
     attached are recorded as well.
 
@@ -138,6 +142,13 @@ def attach(
     recorder = Recorder(sinks=[recording.append], **how)
     _follow(recorder, found)
     return Attachment(recorder, recording, None)
+
+
+def _at_exit(out: Path, world_size: int, pid: int) -> None:
+    if os.getpid() == pid:
+        from ddpviz.at_exit import tell_findings
+
+        tell_findings(out, world_size)
 
 
 def _to_directory(out: Path, how: dict[str, Any], modules: list[Any]) -> Recorder:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ddpviz
+from ddpviz.export.slides import typical
 from tests.chromium import chromium
 from tests.lab.conftest import Lab
 from tests.lab.page import Page
@@ -46,7 +47,7 @@ def main() -> None:
             taken += explorer(browser, folder / theme, theme, out)
         recording = ddpviz.load(folder / "light" / "recording")
         for theme in _THEMES:
-            step = recording.last_step
+            step, _ = typical.step(recording, recording.steps())
             path = out / f"timeline-{theme}.png"
             taken.append(recording.picture("timeline", path, step=step, theme=theme))
             deck = recording.slides(folder / f"{theme}.html", theme=theme, title="One step of DDP")
@@ -102,10 +103,8 @@ def slides(browser: Any, deck: Path, theme: str, out: Path) -> Iterator[Path]:
     page.wait_for_function(_READY)
     page.evaluate("location.hash = '#/countdown'")
     page.wait_for_timeout(1000)  # the figure fills its slide
-    page.locator("section.present .noUi-handle").press("Home")
-    for _ in range(5):
-        page.locator("section.present .noUi-handle").press("PageUp")
-    page.locator("section.present .noUi-handle").evaluate("element => element.blur()")
+    page.evaluate("Bokeh.documents[0].get_model_by_name('time').value = 550")
+    page.wait_for_timeout(300)
     path = out / f"slide-{theme}.png"
     page.screenshot(path=str(path))
     context.close()

@@ -42,7 +42,7 @@ ACCEPTED = {
     ("recording", "views"),
 }
 #: Modules of the package's root that put parts together; no part may import them.
-ROOT = {"__init__", "attachment", "loading", "on_signal"}
+ROOT = {"__init__", "at_exit", "attachment", "loading", "on_signal"}
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

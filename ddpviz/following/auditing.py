@@ -57,8 +57,8 @@ class Auditor:
     def look(self) -> tuple[Finding, ...]:
         """Audit now, on this thread."""
         with self._lock:
-            known = list(self._kept.values())
-        found = audit(Recent(self.recording), known)
+            before = list(self._kept.values())
+        found = audit(Recent(self.recording), before)
         with self._lock:
             for one in found:
                 if one.severity <= Severity.FAILURE and len(self._kept) < _MOST:

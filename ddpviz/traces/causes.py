@@ -142,4 +142,3 @@ def _batch_norms(trace: Trace) -> np.ndarray:
     """Begins and ends of rows of SyncBatchNorm, forward and backward, as pairs."""
     at = trace.named(lambda name: "SyncBatchNorm" in name)
     return np.stack([trace.begin_ns[at], trace.end_ns[at]], axis=1)
-

@@ -146,13 +146,7 @@ def _common(it: Iteration) -> dict[str, Any]:
 def _times(run: Run, mine: list[Caused], *wanted: Cause) -> tuple[int, int, list[Caused]]:
     """From the first begin to the last end of the collectives of these causes; 0, 0 for none."""
     found = [one for one in mine if one.cause in wanted]
-    begins = [
-        one.collective.begin_ns if run.on_device else one.collective.launch_ns for one in found
-    ]
-    ends = [max(one.collective.end_ns, one.collective.launched_ns) for one in found]
-    if run.on_device:
-        ends = [one.collective.end_ns for one in found]
-    return min(begins, default=0), max(ends, default=0), found
+    return *run.during(found), found
 
 
 def _forward(

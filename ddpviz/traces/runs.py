@@ -53,6 +53,17 @@ class Run:
         )
         return list(zip(first.tolist(), last.tolist(), strict=True))
 
+    def during(self, calls: list[Caused]) -> tuple[int, int]:
+        """From the first begin to the last end of some collectives, (0, 0) for none of them: on
+        the host from their launch on, and not before the launching call was back."""
+        told = [one.collective for one in calls]
+        if self.on_device:
+            begins, ends = [one.begin_ns for one in told], [one.end_ns for one in told]
+        else:
+            begins = [one.launch_ns for one in told]
+            ends = [max(one.end_ns, one.launched_ns) for one in told]
+        return min(begins, default=0), max(ends, default=0)
+
     def numbers(self) -> list[tuple[str, int, int]]:
         """What is the same for a collective on every rank: its group, its step, its number among
         the step's in that group."""

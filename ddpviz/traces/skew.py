@@ -37,10 +37,12 @@ class Skew:
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """The last rank's at a collective: on the clock of the trace that it is told for."""
+    """The last rank's at a collective, on the clock of the trace that it is told for.
+    ``spread_ns``: how much later than the first's."""
 
     rank: int
     time_ns: int
+    spread_ns: int
 
 
 def chronic(last: tuple[tuple[int, int], ...], times: int, ranks: int = 2) -> int | None:
@@ -95,7 +97,8 @@ def arrivals(runs: list[Run], told: list[Clock], of: Run) -> list[Arrival | None
             found.append(None)
             continue
         rank = _last(of_ranks)
-        found.append(Arrival(rank, of_ranks[rank] + moved_ns))
+        spread_ns = of_ranks[rank] - min(of_ranks.values())
+        found.append(Arrival(rank, of_ranks[rank] + moved_ns, spread_ns))
     return found
 
 

@@ -132,7 +132,7 @@ def test_a_page_of_it_is_alive_without_a_network(name: str, browser: Any, tmp_pa
     notebook = executed(name)
     visit = Visit(browser, converted(notebook, tmp_path, "html"))
     figures = figures_of(notebook)
-    assert figures > 3 or "output_notebook" not in code(notebook)
+    assert figures > 0 or "output_notebook" not in code(notebook)
     visit.page.wait_for_function(f"(least) => ({_FIGURES})() >= least", arg=figures)
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
     if "ddpviz-still" in shown:  # the explorer's last picture stands for it

@@ -10,11 +10,11 @@ import torch
 
 from ddpviz import events
 from ddpviz.events import Batch, Fingerprints, Kind
-from ddpviz.probe import Recorder
-from ddpviz.probe import hashing
+from ddpviz.probe import Recorder, hashing
 from ddpviz.recording import Recording, intake
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
+
 
 def hashes(tensors: list[torch.Tensor | None]) -> tuple[str, ...]:
     return hashing.fingerprints(tensors)[0]
@@ -152,9 +152,7 @@ def test_only_sampled_steps_are_fingerprinted_and_say_what_it_took(
     expected += [(step, what) for step in steps for what in whats]
     assert [(note.step, note.what) for note in notes] == expected
     spent = recording.records(kinds=Kind.FINGERPRINT)
-    assert [recording.label(0, row["label"]) for row in spent] == [
-        what for _, what in expected
-    ]
+    assert [recording.label(0, row["label"]) for row in spent] == [what for _, what in expected]
     assert list(spent["step"]) == [step for step, _ in expected]
     assert (spent["end_ns"] > spent["begin_ns"]).all()
     assert list(spent["index"][:7]) == [10, 3, 3, 3, 10, 10, 3]

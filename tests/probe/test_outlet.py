@@ -39,7 +39,7 @@ def threads_of_batches(rank: int, world_size: int) -> list[tuple[bool, int, int]
 def test_nothing_is_sent_by_the_training_thread_not_even_notes() -> None:
     for training in run_ranks(threads_of_batches, 2):
         installing, *rest = training
-        assert installing[1:] == (1, 0)  # who records, before anything else
+        assert installing[1:] == (2, 0)  # who records, and where, before anything else
         assert sum(notes for _, notes, _ in rest) > 4
         assert sum(records for _, _, records in rest) > 300
         assert not any(own for own, _, _ in rest)

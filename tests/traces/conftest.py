@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ranks import run_ranks
-from tests.traces.recorded import record
+from tests.traces.recorded import record, record_odd
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +16,14 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with MODE.rank0.json and MODE.rank1.json of every mode of ``recorded``."""
     folder = tmp_path_factory.mktemp("traces")
     run_ranks(record, 2, str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what ``recorded.record_odd`` names: runs in which something is to be found."""
+    folder = tmp_path_factory.mktemp("odd")
+    run_ranks(record_odd, 2, str(folder))
     return folder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpviz import analysis
 from ddpviz.analysis.units import format_bytes
-from ddpviz.explain.story.costs import _WARM
+from ddpviz.explain.story.facts import WARM
 from ddpviz.explain.story.telling import Story
 from ddpviz.recording import Recording
 
@@ -71,8 +71,8 @@ def compare(first: tuple[Story, Recording], second: tuple[Story, Recording]) -> 
 def _medians(story: Story, recording: Recording) -> dict[str, float]:
     table = analysis.steps(recording)
     table = table[table["rank"] == story.rank]
-    if len(table) > 2 * _WARM:
-        table = table.iloc[_WARM:]
+    if len(table) > 2 * WARM:
+        table = table.iloc[WARM:]
     return {
         column: float(table[column].median()) if len(table) else math.nan for _, column in _MEASURES
     }

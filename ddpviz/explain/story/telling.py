@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ddpviz.analysis.units import format_duration
-from ddpviz.explain.story.costs import Cost, costs, facts, fine
+from ddpviz.explain.story.costs import Cost, costs, counted
+from ddpviz.explain.story.facts import facts
+from ddpviz.explain.story.fine import fine
 from ddpviz.explain.story.frames import Tree, tree
 from ddpviz.traces.clocks import Clock
 from ddpviz.traces.importing import Imported, read
@@ -116,9 +119,19 @@ def _title(imported: Imported, run: Run, step_ms: float, table: Any) -> str:
         if table[f"{name}_ms"].notna().any()
     )
     traced = len({it.step for it in run.phases.iterations})
-    of = f" of {traced}" if traced > len(table) else ""
-    times = f"{len(table)}{of} steps" if len(table) > 1 else f"step {int(table['step'].iloc[0])}"
-    return (
-        f"{ranks}, {times}: a step of rank {run.rank} takes {format_duration(step_ms * 1e6)} "
-        f"(median): {parts}"
+    times = counted(traced, "step") if len(table) > 1 else f"step {int(table['step'].iloc[0])}"
+    after = f" of steps {int(table['step'].iloc[0])} to {int(table['step'].iloc[-1])}"
+    warm = (
+        f" (medians{after}: the first {traced - len(table)} warm up)"
+        if 1 < len(table) < traced
+        else " (medians)"
+        if len(table) > 1
+        else ""
     )
+    whose = f"rank {run.rank}'s host" if run.enqueued else f"rank {run.rank}"
+    whole = (
+        f"a step of {whose} takes {format_duration(step_ms * 1e6)}"
+        if math.isfinite(step_ms)
+        else f"no step of {whose} is whole"
+    )
+    return f"{ranks}, {times}: {whole}{warm}: {parts}"

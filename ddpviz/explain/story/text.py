@@ -163,7 +163,7 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: float, whole: float) -> str:
     return f"({part / whole:.0%})" if whole else ""
 
 

@@ -1,0 +1,56 @@
+"""What a job that ends is told: findings, once all its ranks have written what they recorded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from ddpviz.recording import load
+from ddpviz.recording.files import notes_path, ranks_in
+
+#: How long rank 0 waits at its exit for the others to end.
+_PATIENCE_S = 3.0
+#: The newest records; of a longer run not all is read at its exit.
+_ENOUGH_RECORDS = 500_000
+_MOST_FINDINGS = 5
+
+
+def tell_findings(out: Path, world_size: int) -> None:
+    """Print on stderr what the audit finds; nothing for a healthy run, and none of what goes wrong
+    in here: a job's exit is its own."""
+    try:
+        if _all_ended(out, world_size):
+            _tell(out)
+    except Exception as error:
+        print(f"ddpviz: the run was not audited ({type(error).__name__}: {error})", file=sys.stderr)
+
+
+def _all_ended(out: Path, world_size: int) -> bool:
+    """Whether every rank has; waits a little. Ranks of other hosts may have another folder."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        ranks = ranks_in(out)
+        if len(ranks) == world_size and all(_ended(out, rank) for rank in ranks):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+
+
+def _ended(out: Path, rank: int) -> bool:
+    """By its last note."""
+    path = notes_path(out, rank)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return bool(lines) and '"note": "ended"' in lines[-1]
+
+
+def _tell(out: Path) -> None:
+    found = load(out, bound=_ENOUGH_RECORDS).audit()
+    for one in found[:_MOST_FINDINGS]:
+        print(
+            f"ddpviz: {one.severity.text}, since step {one.since_step}: {one.what}", file=sys.stderr
+        )
+    if found:
+        count = "1 finding" if len(found) == 1 else f"{len(found)} findings"
+        print(f"ddpviz: {count}; `ddpviz audit {out}` says how to mend it", file=sys.stderr)

@@ -1,0 +1,52 @@
+"""What a job prints as it ends: its findings; of a healthy run nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+import torch, torch.distributed as dist
+import ddpviz
+rank, out, way = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=rank, world_size=2)
+torch.manual_seed(0)
+ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+ddpviz.attach(ddp, out)
+for step in range(4):
+    optimizer.zero_grad()
+    if way == "bypassed" and step > 1:
+        ddp.module(torch.ones(2, 8) * (rank + 1)).sum().backward()
+    else:
+        ddp(torch.ones(2, 8) * (rank + 1)).sum().backward()
+    optimizer.step()
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("way", ["healthy", "bypassed"])
+def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(tmp_path / "run"), way],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    said = [one.communicate(timeout=120)[1] for one in ranks]
+    assert [one.returncode for one in ranks] == [0, 0]
+    lines = [line for line in said[0].splitlines() if line.startswith("ddpviz:")]
+    assert "ddpviz:" not in said[1]
+    if way == "healthy":
+        assert lines == []
+        return
+    assert lines[0].startswith("ddpviz: wrong numbers, since step 2: ")
+    assert lines[-1] == f"ddpviz: 1 finding; `ddpviz audit {tmp_path / 'run'}` says how to mend it"
