@@ -38,6 +38,7 @@ HEADINGS = {
     "countdown": "Countdown",
     "buffers": "Buffers",
     "finalize": "Finalize",
+    "overlap": "Hidden and exposed communication",
     "forward_graph": "Forward graph",
     "compile": "Compile",
     "replicas": "Replicas",

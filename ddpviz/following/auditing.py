@@ -61,13 +61,13 @@ class Auditor:
         found = audit(Recent(self.recording), before)
         with self._lock:
             for one in found:
-                if one.severity <= Severity.FAILURE and len(self._kept) < _MOST:
+                if _stays(one) and len(self._kept) < _MOST:
                     key = one.kind, one.module, one.names
                     known = self._kept.get(key, one)
                     since = min(known.since_step, one.since_step)
                     self._kept[key] = dataclasses.replace(one, since_step=since)
-            slow = [one for one in found if one.severity > Severity.FAILURE]
-            self._found = in_order([*self._kept.values(), *slow])
+            now = [one for one in found if not _stays(one)]
+            self._found = in_order([*self._kept.values(), *now])
             return self._found
 
     def _look(self) -> None:
@@ -83,6 +83,11 @@ class Auditor:
             with self._lock:
                 self._running = False
                 self._due = time.monotonic() + max(_SECONDS, took / _SHARE)
+
+
+def _stays(one: Finding) -> bool:
+    """What is slow may be over, and so may a hang."""
+    return one.severity <= Severity.FAILURE and one.kind != "hang"
 
 
 class Recent:

@@ -44,8 +44,8 @@ def fingerprint(tensor: torch.Tensor) -> tuple[str, float | None, int]:
     per_block = _BLOCK_BYTES // flat.element_size()
     for begin in range(0, flat.numel(), per_block):
         block = flat[begin : begin + per_block] if nbytes > _BLOCK_BYTES else flat
+        squares += _squares(block)  # first: it is what reads memory quickest
         _add(digest, block)
-        squares += _squares(block)
     if not math.isfinite(squares):  # a NaN, an infinity, or the square of a large number
         squares = float(flat.double().square().sum())
     if math.isfinite(squares):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
+from ddpviz.traces.comms import Collective
 from ddpviz.traces.runs import Run
 
 #: No rank has the result of these before every rank has given its part.
@@ -18,9 +20,13 @@ class Clock:
 
     ``offset_ns``: how far it is ahead, by the median of ``matched`` collectives' ends;
     ``residual_ns``: the median distance from that median, so how well it is known; ``worst_ns``:
-    the largest. ``moved_ns``: what was subtracted from its times: the offset, or 0 where nothing
-    matched or the offset is within what is not known of it, its residual. Ranks of one host have
-    one clock already (``one_host``), so there it is moved only where every collective says so.
+    the largest. ``moved_ns``: what was subtracted from its times. That is the offset where it is
+    more than its residual. Ranks of one host (``one_host``: both traces name it and an epoch) have
+    one clock already, so there it must be contradicted, too: most collectives that end on all
+    ranks together ended on one rank before the other came to them. ``mispaired``: it is, but
+    by half a step or more of traces that don't number their steps and overlap as they are: its
+    steps may be others, so nothing was moved. ``drift_ppm``: how much faster it runs, where a
+    line through the offsets leaves less than half of the residual; NaN elsewhere.
     """
 
     rank: int
@@ -30,6 +36,8 @@ class Clock:
     matched: int
     moved_ns: int
     one_host: bool = False
+    mispaired: bool = False
+    drift_ppm: float = math.nan
 
 
 def clocks(runs: list[Run]) -> list[Clock]:
@@ -46,27 +54,77 @@ def clocks(runs: list[Run]) -> list[Clock]:
     ]
 
 
-def _clock(run: Run, reference: dict[tuple[str, str, int, int], int], of: Run) -> Clock:
+def _clock(run: Run, reference: dict[tuple[str, str, int, int], Collective], of: Run) -> Clock:
     mine = _ends(run)
     shared = sorted(mine.keys() & reference.keys())
     if not shared:
         return Clock(run.rank, float("nan"), float("nan"), float("nan"), 0, 0)
-    apart = np.array([mine[key] - reference[key] for key in shared], np.int64)
+    apart = np.array([mine[key].end_ns - reference[key].end_ns for key in shared], np.int64)
     offset = float(np.median(apart))
     distance = np.abs(apart - offset)
     residual = float(np.median(distance))
-    worst = float(distance.max())
     one_host = run.trace.host == of.trace.host != "" and run.trace.has_epoch and of.trace.has_epoch
-    moved = round(offset) if abs(offset) > (2 * worst if one_host else residual) else 0
-    return Clock(run.rank, offset, residual, worst, len(shared), moved, one_host)
+    moves, mispaired = abs(offset) > residual, False
+    if one_host:
+        moves = moves and _contradicted([(mine[key], reference[key]) for key in shared])
+        numbered = run.phases.numbered and of.phases.numbered
+        length_ns = step_ns(of) * len(of.phases.iterations)
+        mispaired = moves and not numbered and step_ns(of) / 2 < abs(offset) < length_ns
+    return Clock(
+        run.rank,
+        offset,
+        residual,
+        float(distance.max()),
+        len(shared),
+        round(offset) if moves and not mispaired else 0,
+        one_host,
+        mispaired,
+        _drift_ppm(np.array([reference[key].end_ns for key in shared], np.int64), apart),
+    )
 
 
-def _ends(run: Run) -> dict[tuple[str, str, int, int], int]:
-    """Ends of what completes on all ranks together; of all collectives where there is none such."""
+def _contradicted(pairs: list[tuple[Collective, Collective]]) -> bool:
+    """Whether most ended on one rank before the other came to them, by the clocks as they are."""
+    together = [pair for pair in pairs if pair[0].operation in _TOGETHER]
+    before = sum(
+        one.end_ns < other.launch_ns or other.end_ns < one.launch_ns for one, other in together
+    )
+    return 2 * before > len(together)
+
+
+def _drift_ppm(at_ns: np.ndarray, apart_ns: np.ndarray) -> float:
+    """Of a line through the offsets, if they are on one: by medians of thirds, so that single
+    late ends don't tilt it."""
+    third = len(at_ns) // 3
+    if third < 3:
+        return math.nan
+    order = np.argsort(at_ns)
+    at, apart = (at_ns[order] - at_ns.min()).astype(float), apart_ns[order].astype(float)
+    (x0, y0), (x1, y1) = (
+        (np.median(at[part]), np.median(apart[part]))
+        for part in (slice(third), slice(-third, None))
+    )
+    if x1 <= x0:
+        return math.nan
+    slope = (y1 - y0) / (x1 - x0)
+    level = apart - slope * at
+    left = np.median(np.abs(level - np.median(level)))
+    residual = np.median(np.abs(apart - np.median(apart)))
+    return float(1e6 * slope) if 2 * left < residual else math.nan
+
+
+def step_ns(run: Run) -> float:
+    """From one forward to the next, the median; 0 where there are no two."""
+    begins = [it.forward.begin_ns for it in run.phases.iterations]
+    return float(np.median(np.diff(begins))) if len(begins) > 1 else 0.0
+
+
+def _ends(run: Run) -> dict[tuple[str, str, int, int], Collective]:
+    """Of what completes on all ranks together; of all collectives where there is none such."""
     numbered = list(zip(run.collectives, run.numbers(), strict=True))
     ended = [(one.collective, key) for one, key in numbered if one.collective.end_ns]
     together = [item for item in ended if item[0].operation in _TOGETHER]
     return {
-        (one.operation, group, step, number): one.end_ns
+        (one.operation, group, step, number): one
         for one, (group, step, number) in (together or ended)
     }

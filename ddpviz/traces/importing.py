@@ -128,7 +128,7 @@ def recording_of(runs: list[Run], told: list[Clock], remarks: list[str]) -> Reco
             *_module(run, clock.moved_ns),
         ]
         recording.append(Batch(run.rank, 0, found, tuple(notes)))
-    for sentence in [*remarks, *remarks_on(runs), *clock_remarks(told), *doubts(runs, told)]:
+    for sentence in [*doubts(runs, told), *remarks, *remarks_on(runs), *clock_remarks(told)]:
         recording.remark(sentence)
     return recording
 

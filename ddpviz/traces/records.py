@@ -238,6 +238,10 @@ def _backward(
     if not reduced:
         return
     yield from _ready(run, it, ready)
+    if run.on_device:
+        # The stream stands still until its last bucket is there; when the copies back run after
+        # that is a matter of how fast the host hands them over.
+        end_ns = max(one.collective.end_ns for one in reduced)
     yield {
         **common,
         "kind": Kind.FINALIZE,

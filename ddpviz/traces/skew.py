@@ -17,11 +17,12 @@ _CHANCE = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Skew:
-    """One collective of the step, over all launches at which every rank was seen.
+    """One collective of the step, over all steps in which every rank was seen at it.
 
-    ``name``: "bucket 2", or the cause. ``times``: launches, several a step where a step has
-    several. ``spread_ns``, ``worst_ns``: median and largest time from the first rank's arrival to
-    the last's. ``last``: how often each rank came last, most often first.
+    ``name``: "bucket 2", or the cause. ``times``: steps; of several such collectives in a step
+    the one counts to which ranks came farthest apart. ``spread_ns``, ``worst_ns``: median and
+    largest time from the first rank's arrival to the last's. ``last``: in how many steps each rank
+    came last, most often first.
     """
 
     name: str
@@ -60,35 +61,40 @@ def chronic(last: tuple[tuple[int, int], ...], times: int, ranks: int = 2) -> in
 
 
 def skews(runs: list[Run], told: list[Clock]) -> list[Skew]:
-    """In the order of the step; nothing for a single rank."""
+    """In the order of the step; nothing for a single rank, or where steps may be mispaired."""
+    if any(one.mispaired for one in told):
+        return []
     names: dict[tuple[str, int, int], str] = {}
     for run in runs:
         for one, key in zip(run.collectives, run.numbers(), strict=True):
             said = one.cause.name.lower().replace("_", " ")
             names.setdefault(key, f"bucket {one.bucket}" if one.bucket >= 0 else said)
-    spreads: dict[str, list[int]] = collections.defaultdict(list)
-    last: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     arrived = _arrived(runs, told)
+    widest: dict[str, dict[int, tuple[int, int]]] = collections.defaultdict(dict)
     for key in sorted(arrived, key=lambda key: key[1:]):
-        of_ranks = arrived[key]
-        spreads[names[key]].append(max(of_ranks.values()) - min(of_ranks.values()))
-        last[names[key]][_last(of_ranks)] += 1
+        of_ranks, of_steps = arrived[key], widest[names[key]]
+        rank = _last(of_ranks)
+        spread_ns = of_ranks[rank] - min(of_ranks.values())
+        # Where there is no step, each counts for itself.
+        step = key[1] if key[1] >= 0 else -1 - key[2]
+        of_steps[step] = max(of_steps.get(step, (-1, -1)), (spread_ns, rank))
     return [
         Skew(
             name,
             len(found),
-            float(np.median(found)),
-            float(max(found)),
-            tuple(last[name].most_common()),
+            float(np.median([spread_ns for spread_ns, _ in found.values()])),
+            float(max(spread_ns for spread_ns, _ in found.values())),
+            tuple(collections.Counter(rank for _, rank in found.values()).most_common()),
         )
-        for name, found in spreads.items()
+        for name, found in widest.items()
     ]
 
 
 def arrivals(runs: list[Run], told: list[Clock], of: Run) -> list[Arrival | None]:
-    """For each of a run's collectives; None where not every rank was seen at it, or their clocks
-    have nothing in common."""
-    arrived = _arrived(runs, told) if all(one.matched for one in told) else {}
+    """For each of a run's collectives; None where not every rank was seen at it, their clocks have
+    nothing in common, or their steps may be mispaired."""
+    together = all(one.matched and not one.mispaired for one in told)
+    arrived = _arrived(runs, told) if together else {}
     moved_ns = next(one.moved_ns for one in told if one.rank == of.rank)
     found: list[Arrival | None] = []
     for key in of.numbers():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-import numpy as np
-
-from ddpviz.traces.clocks import Clock
+from ddpviz.traces.backwards import modules
+from ddpviz.traces.clocks import Clock, step_ns
 from ddpviz.traces.runs import Run
 
 #: Of more ranks with another clock, one sentence tells.
@@ -45,6 +45,7 @@ def remarks_on(runs: list[Run]) -> list[str]:
             "the trace has no kernels: when collectives ran is not known, only when the host "
             "enqueued them; record it with ProfilerActivity.CUDA"
         )
+    remarks += [*_modules(runs), *_hooked(runs)]
     evidence = sorted({plan.evidence for run in runs for plan in run.layouts if plan.evidence})
     for told in evidence:
         remarks.append(f"bucket plans are inferred: {told}")
@@ -68,6 +69,47 @@ def remarks_on(runs: list[Run]) -> list[str]:
     return remarks
 
 
+def _modules(runs: list[Run]) -> Iterator[str]:
+    several = max((modules(run) for run in runs), key=len, default=[])
+    if len(several) > 1:
+        listed = ", ".join(f"{gradients} gradients" for gradients, _ in several)
+        yield (
+            f"a step reduces {len(several)} different sets of gradients ({listed}), as "
+            f"{len(several)} DDP modules do: the trace doesn't say which forward is whose, so they "
+            "are shown as one module, whose plans change from one backward to the next"
+        )
+
+
+def _hooked(runs: list[Run]) -> Iterator[str]:
+    """Where what is sent isn't of the gradients' dtype, a comm hook has made it so."""
+    for run in runs:
+        for one in run.reductions:
+            sent = {
+                call.collective.dtype
+                for call in run.collectives
+                if call.iteration == one.iteration.number and call.bucket >= 0
+            }
+            held = {gradient.dtype for gradient in one.gradients}
+            if len(sent) == len(held) == 1 and sent != held and "" not in sent | held:
+                size = sum(max(gradient.bytes, 0) for gradient in one.gradients)
+                known = f", of {size:,} B of gradients" if size else ""
+                yield (
+                    f"a comm hook compresses the gradients: they are {held.pop()}, and their "
+                    f"buckets are sent as {sent.pop()}; the sizes of buckets are what is sent "
+                    f"({sum(one.sizes):,} B{known})"
+                )
+                return
+
+
+def told_us(ns: float) -> str:
+    """An offset in µs; of a minute or more in seconds, to the µs."""
+    return f"{ns / 1e3:.1f} µs" if abs(ns) < 60e9 else f"{ns / 1e9:.6f} s"
+
+
+def _signed(ns: float) -> str:
+    return ("+" if ns >= 0 else "") + told_us(ns)
+
+
 def clock_remarks(told: list[Clock]) -> list[str]:
     """How each rank's clock was moved, a sentence each; of many ranks in one."""
     remarks = []
@@ -76,7 +118,7 @@ def clock_remarks(told: list[Clock]) -> list[str]:
         farthest = max(moved, key=lambda one: abs(one.offset_ns))
         remarks.append(
             f"the clocks of {len(moved)} ranks were not rank {told[0].rank}'s and are corrected: "
-            f"that of rank {farthest.rank} by most, {farthest.offset_ns / 1e3:+.1f} µs (residuals "
+            f"that of rank {farthest.rank} by most, {_signed(farthest.offset_ns)} (residuals "
             f"up to ± {max(one.residual_ns for one in moved) / 1e3:.1f} µs); ddpviz explain "
             "tells all"
         )
@@ -89,49 +131,67 @@ def clock_remarks(told: list[Clock]) -> list[str]:
             )
         elif one.moved_ns:
             remarks.append(
-                f"rank {one.rank}'s clock was {one.offset_ns / 1e3:+.1f} µs from rank "
+                f"rank {one.rank}'s clock was {_signed(one.offset_ns)} from rank "
                 f"{told[0].rank}'s and is corrected (± {one.residual_ns / 1e3:.1f} µs, from "
-                f"{one.matched} collectives)"
+                f"{_collectives(one.matched)}){_drifting(one)}"
             )
         elif one.one_host:
             remarks.append(
                 f"ranks {told[0].rank} and {one.rank} are on one host, so on one clock, which was "
-                f"left as it is: {one.matched} collectives end {one.offset_ns / 1e3:+.1f} µs apart "
+                f"left as it is: {_collectives(one.matched)} end {_signed(one.offset_ns)} apart "
                 f"(median, ± {one.residual_ns / 1e3:.1f} µs)"
             )
         else:
             remarks.append(
                 f"rank {one.rank}'s clock agrees with rank {told[0].rank}'s within "
-                f"{one.residual_ns / 1e3:.1f} µs, as far as {one.matched} collectives tell"
+                f"{one.residual_ns / 1e3:.1f} µs, as far as {_collectives(one.matched)} tell"
+                f"{_drifting(one)}"
             )
     return remarks
 
 
+def _collectives(count: int) -> str:
+    return f"{count} collective" + ("" if count == 1 else "s")
+
+
+def _drifting(one: Clock) -> str:
+    """Of a clock that doesn't keep its distance."""
+    if math.isnan(one.drift_ppm):
+        return ""
+    return (
+        f"; it drifts by {one.drift_ppm:+.0f} ppm against that one, so this holds in the middle, "
+        f"and at the ends it is off by up to {one.worst_ns / 1e3:.0f} µs"
+    )
+
+
 def doubts(runs: list[Run], told: list[Clock]) -> Iterator[str]:
     """Why these traces may not belong together."""
-    step_ns = _step_ns(runs[0])
+    length_ns = step_ns(runs[0])
     for run, clock in zip(runs[1:], told[1:], strict=True):
-        if not clock.matched or not step_ns:
+        if not clock.matched or not length_ns:
             continue
-        if clock.residual_ns > step_ns / 4:
+        apart = abs(clock.offset_ns) / length_ns
+        numbered = run.phases.numbered and runs[0].phases.numbered
+        if clock.mispaired:
+            yield (
+                f"rank {run.rank} is {apart:.1f} steps from rank {told[0].rank} by the clock of "
+                "their host, and the traces do not number their steps: one of them began later, or "
+                "its clock is off. Nothing was moved, and who came late is not told; record with "
+                "profiler.step() in the loop"
+            )
+        elif clock.residual_ns > length_ns / 4:
             yield (
                 f"the ends of collectives that ranks {told[0].rank} and {run.rank} should share "
                 f"scatter by {clock.residual_ns / 1e6:.1f} ms: these traces may be of different "
                 "runs or steps, and what is told of one rank against another is then wrong"
             )
-        elif abs(clock.offset_ns) > step_ns and not run.phases.numbered:
+        elif apart > 1 and not numbered:
+            far = f"{apart:.1f} steps" if apart < 1000 else told_us(abs(clock.offset_ns))
             yield (
-                f"rank {run.rank} is {abs(clock.offset_ns) / step_ns:.1f} steps from rank "
-                f"{told[0].rank}, and the traces do not number their steps: either its clock is "
-                "off, or they are of different steps"
+                f"rank {run.rank} is {far} from rank {told[0].rank}, and the traces do not number "
+                "their steps: either its clock is off, or they are of different steps"
             )
     yield from _unlike(runs)
-
-
-def _step_ns(run: Run) -> float:
-    """From one forward to the next, the median."""
-    begins = [it.forward.begin_ns for it in run.phases.iterations]
-    return float(np.median(np.diff(begins))) if len(begins) > 1 else 0.0
 
 
 def _unlike(runs: list[Run]) -> Iterator[str]:

@@ -47,7 +47,10 @@ select.bk-input { appearance: auto !important; background-image: none !important
   background: var(--ddpviz-line, var(--jp-border-color1, #c8ccd1)) !important;
   border: 0; box-shadow: none;
 }
-.bk-clearfix, .bk-slider-title { color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e)); font-size: var(--ddpviz-widget-size, 12px) }
+.bk-clearfix, .bk-slider-title {
+  color: var(--ddpviz-quiet, var(--jp-ui-font-color2, #59636e));
+  font-size: var(--ddpviz-widget-size, 12px);
+}
 """
 
 _SHOW = """

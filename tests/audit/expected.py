@@ -43,6 +43,7 @@ EXPECTED = {
         "configurations-differ", -1, _BOTH, ("gradient_as_bucket_view",), "failure"
     ),
     "ready_twice": Expected("ready-twice", 0, _BOTH, ("layer.bias",), "failure", "use_reentrant"),
+    "twice_in_one": Expected("gradients-differ", 0, _BOTH, ("layer.weight", "layer.bias")),
     "static_graph": Expected("static-graph-broken", 2, _BOTH, _SECOND, says="static_graph=True"),
     "unused_search": Expected("unused-search", 0, _BOTH, (), "slow"),
     "layout": Expected("gradient-layout", 2, _BOTH, ("weight",), "slow"),

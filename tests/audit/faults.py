@@ -214,6 +214,15 @@ def ready_twice(rank: int) -> None:
         ddp(batch(rank)).square().mean().backward()
 
 
+def twice_in_one(rank: int) -> None:
+    """As above, of a model that is all in the checkpoints: the first of them completes the bucket,
+    and what the second adds is never reduced. Nothing is raised."""
+    model = Twice(reentrant=True)
+    model.before = nn.Identity()  # type: ignore[assignment]
+    ddp = wrap(model)
+    train(rank, ddp, 1, make=lambda rank, step: batch(rank, step).requires_grad_())
+
+
 def static_graph(rank: int) -> None:
     """The second layer takes no part in step 2."""
     ddp = wrap(Two(), static_graph=True)
@@ -322,6 +331,7 @@ FAULTS: Runs = {
         frozen_on_one,
         other_configuration,
         ready_twice,
+        twice_in_one,
         static_graph,
         unused_search,
         layout,

@@ -15,9 +15,11 @@ from tests.ranks import run_ranks
 Runs = dict[str, Callable[[int], None]]
 
 
-def recordings(runs: Runs, world_size: int = 2, fingerprints: int = 1) -> dict[str, Recording]:
+def recordings(
+    runs: Runs, world_size: int = 2, fingerprints: int = 1, level: str = "default"
+) -> dict[str, Recording]:
     """Each run's recording, of all ranks. They share processes and the process group."""
-    of_ranks = run_ranks(_all, world_size, runs, fingerprints)
+    of_ranks = run_ranks(_all, world_size, runs, fingerprints, level)
     found = {}
     for name in runs:
         recording = found[name] = Recording()
@@ -27,11 +29,15 @@ def recordings(runs: Runs, world_size: int = 2, fingerprints: int = 1) -> dict[s
     return found
 
 
-def _all(rank: int, world_size: int, runs: Runs, fingerprints: int) -> dict[str, list[bytes]]:
-    return {name: record(run, rank, fingerprints) for name, run in runs.items()}
+def _all(
+    rank: int, world_size: int, runs: Runs, fingerprints: int, level: str
+) -> dict[str, list[bytes]]:
+    return {name: record(run, rank, fingerprints, level) for name, run in runs.items()}
 
 
-def record(run: Callable[[int], None], rank: int, fingerprints: int = 1) -> list[bytes]:
+def record(
+    run: Callable[[int], None], rank: int, fingerprints: int = 1, level: str = "default"
+) -> list[bytes]:
     """One run's batches."""
     from ddpviz.probe import Recorder
 
@@ -39,6 +45,7 @@ def record(run: Callable[[int], None], rank: int, fingerprints: int = 1) -> list
     recorder = Recorder(
         sinks=[lambda batch: batches.append(batch.to_bytes())],
         fingerprints=fingerprints,
+        level=level,
         flush_interval_s=30.0,
     )
     recorder.install()

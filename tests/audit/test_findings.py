@@ -20,6 +20,10 @@ from tests.audit.recorded import recordings
 from tests.fidelity import scenarios
 
 
+#: Kinds of ranks that fail or wait, which are tested with these.
+HANGS = ("hang", "mismatched-collectives", "rank-failed")
+
+
 @pytest.fixture(scope="module")
 def faulty() -> dict[str, Recording]:
     return recordings(faults.FAULTS | ends.ENDS)
@@ -132,6 +136,19 @@ def test_detail_on_gloo_is_named_though_ddp_may_crash(
     told = audit(ddpviz.load(tmp_path))
     assert [one.kind for one in told] == found
     assert all(one.ranks == (0, 1) and one.severity.text == "failure" for one in told)
+
+
+def test_at_level_summary_it_is_told_without_names() -> None:
+    runs = {"unused_layer": faults.unused_layer}
+    recording = recordings(runs, level="summary")["unused_layer"]
+    (one,) = audit(recording)
+    assert (one.kind, one.since_step, one.ranks) == ("backward-unreduced", 1, (0, 1))
+    assert "head-of-line" in {one.kind for one in not_checked(recording)}
+
+
+def test_every_kind_has_a_run_that_has_it() -> None:
+    elsewhere = {"debug-detail", "backward-unreduced", *HANGS}
+    assert {one.kind for one in EXPECTED.values()} | elsewhere == set(KINDS)
 
 
 def test_every_mode_of_the_scenarios_is_in_the_clean_matrix() -> None:

@@ -16,6 +16,9 @@ from tests.lab.notebooks import FOLDER, PARTS, chapters, code, prose
 
 nbformat = pytest.importorskip("nbformat")
 
+#: The first test runs all notebooks: minutes on a quiet machine.
+pytestmark = pytest.mark.timeout(1200)
+
 #: Run before the last cell, which ends the session: what the run left in the kernel.
 _FACTS = """
 import json

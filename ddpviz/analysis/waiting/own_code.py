@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ddpviz.events import StackLine
 
-#: Installed packages, the standard library, what has no file, and what we put around training.
+#: Installed packages, the standard library, what was executed from a string, and what we put
+#: around training.
 _NOT_OWN = re.compile(
-    r"/(site|dist)-packages/|/lib/python\d|^<frozen|/ddpviz/(probe|engines)/\w+\.py$"
+    r"/(site|dist)-packages/|/lib/python\d|/ddpviz/(probe|engines)/\w+\.py$"
+    r"|^<(?:frozen .*|string)>$"
 )
 _STDLIB = str(Path(sysconfig.get_path("stdlib")))
 

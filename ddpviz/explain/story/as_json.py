@@ -16,6 +16,7 @@ def story(found: Story) -> dict[str, Any]:
     return {
         "title": found.title,
         "rank": found.rank,
+        "doubts": list(found.doubts),
         "step_ms": _number(found.step_ms),
         "costs": [
             {name: _number(value) for name, value in dataclasses.asdict(cost).items()}
@@ -26,11 +27,11 @@ def story(found: Story) -> dict[str, Any]:
             {
                 "rank": one.rank,
                 "window_ms": one.window_ns / 1e6,
-                "compute_ms": one.compute_ns / 1e6,
-                "hidden_ms": one.hidden_ns / 1e6,
-                "exposed_ms": one.exposed_ns / 1e6,
-                "other_ms": one.other_ns / 1e6,
-                "hidden_share": _number(one.overlap),
+                "compute_ms": _number(one.compute_ns / 1e6),
+                "communication_beside_compute_ms": _number(one.hidden_ns / 1e6),
+                "communication_alone_ms": _number(one.exposed_ns / 1e6),
+                "other_ms": _number(one.other_ns / 1e6),
+                "beside_compute_share": _number(one.overlap),
             }
             for one in found.shares
         ],
@@ -42,6 +43,7 @@ def story(found: Story) -> dict[str, Any]:
                 "worst_us": _number(one.worst_ns / 1e3),
                 "collectives": one.matched,
                 "moved_us": -one.moved_ns / 1e3,
+                "drift_ppm": _number(one.drift_ppm),
             }
             for one in found.clocks
         ],
@@ -49,6 +51,7 @@ def story(found: Story) -> dict[str, Any]:
             {
                 "collective": one.name,
                 "steps": one.times,
+                "always_late": one.late(),
                 "apart_us": one.spread_ns / 1e3,
                 "worst_us": one.worst_ns / 1e3,
                 "last": {str(rank): times for rank, times in one.last},

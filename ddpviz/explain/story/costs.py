@@ -208,7 +208,7 @@ def _not_ddps(here: Facts) -> Iterator[Cost]:
         ),
     ):
         mine = [one for one in here.waited if one.cause == cause and one.step in here.steps]
-        if not mine:
+        if not mine or not here.run.phases.iterations:
             continue
         of_step: dict[int, float] = collections.defaultdict(float)
         for one in mine:

@@ -208,6 +208,8 @@ def _pruned(frame: Frame) -> Frame:
 
 
 def _remarks(trace: Trace, frames: tuple[Frame, ...], steps: int, all_steps: int) -> Iterator[str]:
+    if not steps:
+        return
     if steps < all_steps:
         yield f"frames are of the last {steps} of {all_steps} steps"
     if not (trace.category == Category.PYTHON).any():

@@ -42,6 +42,7 @@ def fragment(found: Story) -> str:
     fine = "".join(f"<li>{_prose(sentence)}</li>" for sentence in found.fine)
     return (
         f'<div class="ddpviz-story"><style>{_STYLE}</style><h1>{escape(found.title)}</h1>'
+        f"{''.join(f'<p><b>Doubt:</b> {escape(doubt)}.</p>' for doubt in found.doubts)}"
         f"<h2>What costs most, per step</h2>"
         f"<ol>{first or '<li>nothing of DDP’s own</li>'}</ol>"
         f"{f'<ol start={text.TOLD + 1}>{rest}</ol>' if rest else ''}"
@@ -87,7 +88,7 @@ def _frames(found: Story) -> str:
     told: set[int] = set()
     rows = "".join(_row(frame, depth, found.tree.steps, told) for depth, frame in found.tree.all())
     return (
-        f"<h2>Frames of a step, of rank {found.rank}</h2>{_remarks(found.tree.remarks)}"
+        f"<h2>{escape(text.frames_heading(found))}</h2>{_remarks(found.tree.remarks)}"
         f'<table class="frames"><colgroup>{columns}</colgroup><tr>{head}</tr>{rows}</table>'
     )
 
@@ -102,6 +103,8 @@ def _row(frame: Frame, depth: int, steps: int, told: set[int]) -> str:
             told.add(id(one))
             what += f"<br>{_prose(one.what)}"
             change, risk = _prose(one.how_to_change), _prose(one.risk)
+        else:
+            what += ' <span class="quiet">(above)</span>'
     where = escape(station.place) if station is not None else ""
     if station is not None and station.link:
         where = f'<a href="{escape(station.link)}">{where or "source"}</a>'

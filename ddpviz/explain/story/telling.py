@@ -18,13 +18,15 @@ from ddpviz.traces.importing import Imported, read
 from ddpviz.traces.runs import Run
 from ddpviz.traces.shares import Share, share
 from ddpviz.traces.skew import Skew, skews
+from ddpviz.traces.told import doubts
 
 
 @dataclasses.dataclass(frozen=True)
 class Story:
     """What traces tell of DDP. ``costs``: per step, the most expensive first; ``fine``: what is
     not wrong; ``shares``, ``clocks``: one per rank; ``skews``: one per collective of a step;
-    ``tree``: frames of ``rank``; ``remarks``: what a reader should know.
+    ``tree``: frames of ``rank``; ``remarks``: what a reader should know; ``doubts``: why what is
+    told of one rank against another may be wrong.
 
     ``str(story)`` is for a terminal; a notebook shows it as HTML.
     """
@@ -39,6 +41,7 @@ class Story:
     skews: tuple[Skew, ...]
     tree: Tree
     remarks: tuple[str, ...]
+    doubts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON has it; times in ms or µs as their names say."""
@@ -87,6 +90,7 @@ def tell(imported: Imported, rank: int | None = None, step: int | None = None) -
         known = ", ".join(map(str, sorted(runs)))
         raise ValueError(f"found no rank {chosen} in the traces, expected one of: {known}")
     run = runs[chosen]
+    doubted = tuple(doubts(imported.runs, imported.clocks))
     late = skews(imported.runs, imported.clocks)
     shares = tuple(share(one) for one in imported.runs)
     mine = next(one for one in shares if one.rank == chosen)
@@ -102,7 +106,8 @@ def tell(imported: Imported, rank: int | None = None, step: int | None = None) -
         clocks=tuple(imported.clocks),
         skews=tuple(late),
         tree=tree(run, here.steps),
-        remarks=imported.recording.remarks,
+        remarks=tuple(one for one in imported.recording.remarks if one not in doubted),
+        doubts=doubted,
     )
 
 
@@ -134,4 +139,4 @@ def _title(imported: Imported, run: Run, step_ms: float, table: Any) -> str:
         if math.isfinite(step_ms)
         else f"no step of {whose} is whole"
     )
-    return f"{ranks}, {times}: {whole}{warm}: {parts}"
+    return f"{ranks}, {times}: {whole}{warm}{': ' if parts else ''}{parts}"

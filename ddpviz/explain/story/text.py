@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ddpviz.analysis.units import format_duration
 from ddpviz.explain.text import texts, wrapped
+from ddpviz.traces.told import told_us
 
 if TYPE_CHECKING:
     from ddpviz.explain.story.comparison import Comparison
@@ -20,7 +21,10 @@ TOLD = 3
 
 def story(found: Story) -> str:
     """All of it; what costs most comes first."""
-    lines = [*wrapped(found.title, 0), "", "What costs most, per step:"]
+    lines = [*wrapped(found.title, 0)]
+    for doubt in found.doubts:
+        lines += ["", *wrapped(f"DOUBT: {doubt}", 0, 7)]
+    lines += ["", "What costs most, per step:"]
     if not found.costs:
         lines.append("  nothing of DDP's own")
     for number, cost in enumerate(found.costs, 1):
@@ -36,7 +40,7 @@ def story(found: Story) -> str:
             lines += wrapped(f"- {sentence}", 2, 2)
     for heading, (names, rows) in tables(found):
         lines += ["", heading, "", *_table(names, rows)]
-    lines += ["", f"Frames of a step, of rank {found.rank}"]
+    lines += ["", frames_heading(found)]
     for remark in found.tree.remarks:
         lines += wrapped(f"note: {remark}", 0, 6)
     told: set[int] = set()
@@ -52,15 +56,22 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
     """Heading, names of columns, and rows of each table about ranks."""
     shown = [
         (
-            "Where each rank's time went (compute, exposed and other make up the whole; hidden is "
-            "part of compute)",
+            "Where each rank's time went, of the whole trace (compute, communication alone and "
+            "other make up all of it; a GPU with nothing else to run counts as alone)",
             (
-                ["rank", "compute", "hidden", "exposed", "other", "of communication hidden"],
+                [
+                    "rank",
+                    "compute",
+                    "communication beside it",
+                    "communication alone",
+                    "other",
+                    "of communication beside compute",
+                ],
                 [
                     [
                         str(one.rank),
                         *(
-                            f"{format_duration(ns)} {_percent(ns, one.window_ns)}"
+                            f"{format_duration(ns)} {_percent(ns, one.window_ns)}".rstrip()
                             for ns in (
                                 one.compute_ns,
                                 one.hidden_ns,
@@ -84,11 +95,17 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
                     [
                         [
                             str(one.rank),
-                            _us(one.offset_ns),
-                            f"± {_us(one.residual_ns)}",
-                            _us(one.worst_ns),
+                            *(
+                                (
+                                    told_us(one.offset_ns),
+                                    f"± {told_us(one.residual_ns)}",
+                                    told_us(one.worst_ns),
+                                )
+                                if one.matched
+                                else ("not known", "-", "-")
+                            ),
                             str(one.matched),
-                            _us(-one.moved_ns) if one.moved_ns else "nothing",
+                            told_us(-one.moved_ns) if one.moved_ns else "nothing",
                         ]
                         for one in found.clocks[1:]
                     ],
@@ -100,7 +117,7 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
             (
                 "Who arrives last",
                 (
-                    ["collective", "steps", "apart", "at worst", "last was"],
+                    ["collective", "steps", "apart", "at worst", "last was", "always late"],
                     [
                         [
                             one.name,
@@ -108,6 +125,7 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
                             format_duration(one.spread_ns),
                             format_duration(one.worst_ns),
                             ", ".join(f"rank {rank}: {times}" for rank, times in one.last[:4]),
+                            "no one" if one.late() is None else f"rank {one.late()}",
                         ]
                         for one in found.skews
                     ],
@@ -115,6 +133,13 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
             )
         )
     return shown
+
+
+def frames_heading(found: Story) -> str:
+    """Above the tree."""
+    steps = found.tree.steps
+    means = f" (means over {steps} steps)" if steps > 1 else ""
+    return f"Frames of a step, of rank {found.rank}{means}"
 
 
 def comparison(found: Comparison) -> str:
@@ -164,8 +189,4 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"({part / whole:.0%})" if whole else ""
-
-
-def _us(ns: float) -> str:
-    return "unknown" if math.isnan(ns) else f"{ns / 1e3:.1f} µs"
+    return f"({part / whole:.0%})" if whole and not math.isnan(part) else ""

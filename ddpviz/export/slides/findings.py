@@ -1,4 +1,4 @@
-"""All findings in one slide: a sentence for every question that has a view."""
+"""All findings in one slide: what the audit says is wrong, and a sentence for every view."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from ddpviz.events import Failure
 from ddpviz.export.figures import Moments
 from ddpviz.export.slides.slide import Slide
 from ddpviz.views.live_views import VIEWS
+from ddpviz.views.text import count
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
+#: Findings of the audit that are told, the worst ones.
+_MOST_AUDITED = 4
 #: View → the question that its sentence answers.
 _QUESTIONS = {
     "construction": "Construction",
@@ -36,10 +39,15 @@ def findings(
     failures: Iterable[Failure],
     slides: Container[str],
 ) -> Slide:
-    """Of a step; ``slides``: those in the deck, which sentences lead to."""
+    """The audit's, then those of a step; ``slides``: those in the deck, which sentences lead to."""
     here = moments.at(step)
+    audited = recording.audit()
+    told = [(one.severity.text.capitalize(), one.what, one.view) for one in audited[:_MOST_AUDITED]]
+    if len(audited) > _MOST_AUDITED:
+        more = count(len(audited) - _MOST_AUDITED, "more finding")
+        told.append(("Audit", f"{more}: ddpviz audit tells them", ""))
+    told += [("Failure", f"rank {one.rank} failed: {one.message}", "") for one in failures]
     first = analysis.finding(recording, step)
-    told = [("Failure", f"rank {one.rank} failed: {one.message}", "") for one in failures]
     told.append((f"Step {step}" if step >= 0 else "Construction", first, "timeline"))
     for name, question in _QUESTIONS.items():
         picture = VIEWS[name].picture(here)
@@ -50,7 +58,12 @@ def findings(
         f"<dt>{_linked(question, target, slides)}</dt><dd>{escape(' '.join(said.split()))}</dd>"
         for question, said, target in told[1:]
     )
-    return Slide("findings", title, told[0][1], f'<dl class="findings">{rows}</dl>')
+    notes = tuple(
+        f"{one.what} {one.evidence} Usual cause: {one.cause} Remedy: {one.remedy}"
+        for one in audited[:_MOST_AUDITED]
+    )
+    html = f'<dl class="findings">{rows}</dl>'
+    return Slide("findings", title, told[0][1], html, notes=notes)
 
 
 def _linked(question: str, target: str, slides: Container[str]) -> str:
