@@ -12,6 +12,8 @@ from ddpviz.traces.runs import Run
 
 #: No rank has the result of these before every rank has given its part.
 _TOGETHER = ("allreduce", "allgather", "alltoall", "barrier")
+#: No crystal is so far off: what grows faster is late threads.
+_MOST_DRIFT = 2e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Clock:
     ranks together ended on one rank before the other came to them. ``mispaired``: it is, but
     by half a step or more of traces that don't number their steps and overlap as they are: its
     steps may be others, so nothing was moved. ``drift_ppm``: how much faster it runs, where a
-    line through the offsets leaves less than half of the residual; NaN elsewhere.
+    line through the offsets leaves less than half of the residual; NaN elsewhere, and where it is
+    one clock.
     """
 
     rank: int
@@ -70,6 +73,7 @@ def _clock(run: Run, reference: dict[tuple[str, str, int, int], Collective], of:
         numbered = run.phases.numbered and of.phases.numbered
         length_ns = step_ns(of) * len(of.phases.iterations)
         mispaired = moves and not numbered and step_ns(of) / 2 < abs(offset) < length_ns
+    ends_ns = np.array([reference[key].end_ns for key in shared], np.int64)
     return Clock(
         run.rank,
         offset,
@@ -79,7 +83,7 @@ def _clock(run: Run, reference: dict[tuple[str, str, int, int], Collective], of:
         round(offset) if moves and not mispaired else 0,
         one_host,
         mispaired,
-        _drift_ppm(np.array([reference[key].end_ns for key in shared], np.int64), apart),
+        math.nan if one_host and not moves else _drift_ppm(ends_ns, apart),
     )
 
 
@@ -110,7 +114,8 @@ def _drift_ppm(at_ns: np.ndarray, apart_ns: np.ndarray) -> float:
     level = apart - slope * at
     left = np.median(np.abs(level - np.median(level)))
     residual = np.median(np.abs(apart - np.median(apart)))
-    return float(1e6 * slope) if 2 * left < residual else math.nan
+    found = 2 * left < residual and abs(slope) < _MOST_DRIFT
+    return float(1e6 * slope) if found else math.nan
 
 
 def step_ns(run: Run) -> float:

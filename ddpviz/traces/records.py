@@ -161,6 +161,10 @@ def _forward(
     sync_ns, synced_ns, synced = _times(run, mine, Cause.BUFFERS)
     if begin_ns and run.on_device:
         begin_ns = min([begin_ns, *(time for time in (rebuild_ns, sync_ns) if time)])
+    if not run.on_device:
+        # Its thread goes on as soon as it is told; gloo's may end its own row later.
+        rebuilt_ns = min(rebuilt_ns, sync_ns) if sync_ns else min(rebuilt_ns, end_ns)
+        synced_ns = min(synced_ns, end_ns)
     yield {**common, "kind": Kind.FORWARD, "begin_ns": begin_ns, "end_ns": end_ns, "flags": flags}
     if rebuilt:
         version = max(

@@ -11,8 +11,10 @@ import numpy as np
 from ddpviz.traces.clocks import Clock
 from ddpviz.traces.runs import Run
 
-#: A rank is called late where chance would make it, or another, last as often in fewer cases.
+#: A rank is called late where chance would make one as late in fewer cases than this.
 _CHANCE = 0.05
+#: Of so many steps every way in which it may have come is counted; of more, as if Gaussian.
+_EXACT = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Skew:
     ``name``: "bucket 2", or the cause. ``times``: steps; of several such collectives in a step
     the one counts to which ranks came farthest apart. ``spread_ns``, ``worst_ns``: median and
     largest time from the first rank's arrival to the last's. ``last``: in how many steps each rank
-    came last, most often first.
+    came last, most often first. ``late``: the rank that is last more than chance would make any,
+    see :func:`chronic`; None for none.
     """
 
     name: str
@@ -30,10 +33,7 @@ class Skew:
     spread_ns: float
     worst_ns: float
     last: tuple[tuple[int, int], ...]
-
-    def late(self) -> int | None:
-        """The rank that is last more often than chance would make any; None for none."""
-        return chronic(self.last, self.times)
+    late: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,18 +46,30 @@ class Arrival:
     spread_ns: int
 
 
-def chronic(last: tuple[tuple[int, int], ...], times: int, ranks: int = 2) -> int | None:
-    """The rank that was last too often for chance among so many ranks (at least those in
-    ``last``): its binomial tail, times the ranks that might have been it, is below 0.05."""
-    if not last:
+def chronic(last: list[tuple[int, int]], ranks: int) -> int | None:
+    """The rank that was last too often, and by too much, for chance; None for none.
+
+    ``last``: of each step, the last rank and how much later than the first it came. By chance each
+    of ``ranks`` would be that rank in a step; how rarely it would then gather as much as the
+    rank that gathered most, times the ranks that it might have been, has to be below 0.05.
+    """
+    gathered: collections.Counter[int] = collections.Counter()
+    for rank, spread_ns in last:
+        gathered[rank] += spread_ns
+    if not gathered:
         return None
-    rank, often = max(last, key=lambda one: one[1])
-    count = max(ranks, len(last))
-    each = 1 / count
-    tail = sum(
-        math.comb(times, n) * each**n * (1 - each) ** (times - n) for n in range(often, times + 1)
-    )
-    return rank if tail * count < _CHANCE else None
+    rank, most = max(gathered.items(), key=lambda one: one[1])
+    spreads = np.array([spread_ns for _, spread_ns in last], float)
+    each = 1 / ranks
+    if len(spreads) <= _EXACT:
+        ways = (np.arange(2 ** len(spreads))[:, None] >> np.arange(len(spreads))) & 1
+        often = ways.sum(1)
+        chance = each**often * (1 - each) ** (len(spreads) - often)
+        tail = float(chance[ways @ spreads >= most * (1 - 1e-9)].sum())
+    else:
+        width = math.sqrt(2 * each * (1 - each) * float((spreads**2).sum()))
+        tail = math.erfc((most - each * float(spreads.sum())) / width) / 2 if width else 1.0
+    return rank if tail * ranks < _CHANCE else None
 
 
 def skews(runs: list[Run], told: list[Clock]) -> list[Skew]:
@@ -85,6 +97,7 @@ def skews(runs: list[Run], told: list[Clock]) -> list[Skew]:
             float(np.median([spread_ns for spread_ns, _ in found.values()])),
             float(max(spread_ns for spread_ns, _ in found.values())),
             tuple(collections.Counter(rank for _, rank in found.values()).most_common()),
+            chronic([(rank, spread_ns) for spread_ns, rank in found.values()], len(runs)),
         )
         for name, found in widest.items()
     ]

@@ -83,19 +83,19 @@ def _modules(runs: list[Run]) -> Iterator[str]:
 def _hooked(runs: list[Run]) -> Iterator[str]:
     """Where what is sent isn't of the gradients' dtype, a comm hook has made it so."""
     for run in runs:
+        dtypes: dict[int, set[str]] = {}
+        for call in run.collectives:
+            if call.bucket >= 0:
+                dtypes.setdefault(call.iteration, set()).add(call.collective.dtype)
         for one in run.reductions:
-            sent = {
-                call.collective.dtype
-                for call in run.collectives
-                if call.iteration == one.iteration.number and call.bucket >= 0
-            }
+            sent = dtypes.get(one.iteration.number, set())
             held = {gradient.dtype for gradient in one.gradients}
             if len(sent) == len(held) == 1 and sent != held and "" not in sent | held:
                 size = sum(max(gradient.bytes, 0) for gradient in one.gradients)
                 known = f", of {size:,} B of gradients" if size else ""
                 yield (
-                    f"a comm hook compresses the gradients: they are {held.pop()}, and their "
-                    f"buckets are sent as {sent.pop()}; the sizes of buckets are what is sent "
+                    f"a comm hook compresses the gradients: they are {min(held)}, and their "
+                    f"buckets are sent as {min(sent)}; the sizes of buckets are what is sent "
                     f"({sum(one.sizes):,} B{known})"
                 )
                 return

@@ -30,7 +30,8 @@ from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
 from ddpviz.views.source import is_construction
 
-_HATCH: dict[str, Any] = {"hatch_pattern": "hatch", **HATCH}
+_HATCH: dict[str, Any] = {"hatch_pattern": "/", **HATCH}
+_HATCHED = "hatched"
 #: Characters of a title that fit beside each other at 1366 px.
 _LONGEST_TITLE = 140
 #: Columns of rows that no glyph and no hover reads.
@@ -122,9 +123,10 @@ def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, Glyph
     glyphs: dict[str, Glyph] = {"exposed": Quad(**edges, line_dash="dashed")}
     for kind, (colour, _) in SPANS.items():
         # A line of the same colour keeps what is shorter than a pixel visible.
-        glyphs[kind] = Quad(
-            **edges, fill_color=colour, line_color=colour, line_width=0.75, **_HATCH
-        )
+        glyphs[kind] = Quad(**edges, fill_color=colour, line_color=colour, line_width=0.75)
+    # On top of what was derived. Not a pattern for each row of a kind: BokehJS makes a canvas for
+    # each of those, blank ones too, whenever the data changes.
+    glyphs[_HATCHED] = Quad(**edges, fill_color=None, line_color=None, **_HATCH)
     glyphs["ticks"] = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.25)
     glyphs["marks"] = Scatter(x="x", y="top", marker="diamond", size=11)
     glyphs["labels"] = Text(
@@ -139,10 +141,11 @@ def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, Glyph
     )
     renderers = {}
     for name, glyph in glyphs.items():
-        source = sources["spans" if name in SPANS else name]
+        source = sources["spans" if name in (*SPANS, _HATCHED) else name]
         renderers[name] = plot.add_glyph(source, glyph, name=name)
         if name in SPANS:
             renderers[name].view = CDSView(filter=GroupFilter(column_name="kind", group=name))
+    renderers[_HATCHED].view = CDSView(filter=GroupFilter(column_name="hatch", group="/"))
     return renderers
 
 
@@ -182,5 +185,5 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
         (glyphs["key ticks"], {"hatch_color": theme.tick}),
         (glyphs["key derived"], {"hatch_color": theme.text, "line_color": theme.quiet_text}),
     ]
-    pairs += [(glyphs[kind], {"hatch_color": theme.hatch}) for kind in SPANS]
+    pairs.append((glyphs[_HATCHED], {"hatch_color": theme.hatch}))
     return pairs

@@ -89,7 +89,7 @@ def add_legend(
     BokehJS draws a swatch from the first row of its renderer, which a step need not have: each
     entry has a renderer of its own with one row that is nowhere.
     """
-    nowhere = ColumnDataSource({"x": [math.nan], "hatch": ["/"]})
+    nowhere = ColumnDataSource({"x": [math.nan]})
     edges: dict[str, Any] = dict.fromkeys(("left", "right", "top", "bottom"), "x")
     glyphs: dict[str, Glyph] = {
         kind: Quad(**edges, fill_color=colour, line_color=colour)

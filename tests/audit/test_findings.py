@@ -19,7 +19,6 @@ from tests.audit.expected import BESIDE, EXPECTED
 from tests.audit.recorded import recordings
 from tests.fidelity import scenarios
 
-
 #: Kinds of ranks that fail or wait, which are tested with these.
 HANGS = ("hang", "mismatched-collectives", "rank-failed")
 

@@ -69,7 +69,9 @@ def test_of_a_failed_run_the_step_that_failed_is_shown() -> None:
     recording.append(Batch(1, 1, recording.records(steps=[])[:0], (failure,)))
     page = slides_page(recording)
     assert "<h2>Timeline of a typical step: step 2, where a rank failed</h2>" in page
-    assert "rank 1 failed: it broke &lt;b&gt;here&lt;/b&gt;" in section(page, "findings")
+    said = section(page, "findings").partition("<aside")[0]
+    assert said.count("rank 1 failed: it broke &lt;b&gt;here&lt;/b&gt;") == 2  # headline and row
+    assert '<dt><a href="#/timeline">Failure</a></dt>' in said
 
 
 def test_steps_asked_for_are_those_to_choose_from() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ddpviz
 from ddpviz.traces import read
-from tests.traces.made import trace, written
+from tests.traces.made import event, trace, written
 from tests.traces.recorded import STEPS
 
 
@@ -32,15 +34,18 @@ def test_a_shift_put_into_a_copy_is_found(own: Path, tmp_path: Path, shift_us: f
 
 
 def test_a_shift_of_another_rank_is_found_to_its_residual(own: Path, tmp_path: Path) -> None:
-    """The two ranks' own clocks are one clock: what is measured moves with the shift, exactly."""
+    """The two ranks' own clocks are one clock: what is measured moves with the shift, exactly.
+
+    By a minute, so that no other steps of the two could be the same ones.
+    """
     content = json.loads((own / "views.rank1.json").read_text())
     before = read([own / "views.rank0.json", own / "views.rank1.json"]).clocks[1]
     assert before.one_host and before.moved_ns == 0
     for one in content["traceEvents"]:
-        one["ts"] += 250_000.0
+        one["ts"] += 60e6
     shifted = written(tmp_path / "shifted.json", content)
     after = read([own / "views.rank0.json", shifted]).clocks[1]
-    assert (after.offset_ns - before.offset_ns) / 1e3 == pytest.approx(250_000, abs=5)
+    assert (after.offset_ns - before.offset_ns) / 1e3 == pytest.approx(60e6, abs=5)
     assert after.moved_ns == round(after.offset_ns)
 
 
@@ -95,3 +100,79 @@ def test_many_clocks_are_told_in_one_sentence(tmp_path: Path) -> None:
     assert [round(one.moved_ns / 1e3) for one in found.clocks] == [7 * rank for rank in range(8)]
     (told,) = [one for one in found.recording.remarks if "clock" in one]
     assert "the clocks of 7 ranks" in told and "rank 7 by most, +49.0 µs" in told
+
+
+def shifted(content: dict[str, Any], shift_us: float = 0.0, ppm: float = 0.0) -> dict[str, Any]:
+    """The trace of another rank of the same host, whose clock is off, or runs faster."""
+    events = [
+        {**one, "ts": one["ts"] * (1 + ppm / 1e6) + shift_us} for one in content["traceEvents"]
+    ]
+    info = {**content["distributedInfo"], "rank": 1}
+    return {**content, "distributedInfo": info, "traceEvents": events}
+
+
+def of_one_host(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -> list[Path]:
+    return [
+        written(tmp_path / f"{rank}.json", {**one, "host_name": "host"})
+        for rank, one in enumerate((first, second))
+    ]
+
+
+def numbered(content: dict[str, Any]) -> dict[str, Any]:
+    rows = [event(f"ProfilerStep#{n}", 990.0 + 2000 * n, 1100, "user_annotation") for n in range(6)]
+    return {**content, "traceEvents": [*content["traceEvents"], *rows]}
+
+
+@pytest.mark.parametrize(("shift_us", "moved_us"), [(40.0, 0), (900.0, 900), (-5000.0, -5000)])
+def test_one_hosts_clock_is_moved_only_where_a_collective_contradicts_it(
+    tmp_path: Path, shift_us: float, moved_us: float
+) -> None:
+    """An all-reduce of 450 µs: none has it before the other has come, so 40 µs may be waking up."""
+    content = numbered(trace(0, steps=6))
+    clock = read(of_one_host(tmp_path, content, shifted(content, shift_us))).clocks[1]
+    assert clock.one_host and clock.offset_ns / 1e3 == pytest.approx(shift_us)
+    assert clock.moved_ns / 1e3 == pytest.approx(moved_us) and not clock.mispaired
+
+
+def test_broadcasts_alone_move_no_clock_of_one_host(tmp_path: Path) -> None:
+    """What one rank sends may be there before another comes to it."""
+    content = numbered(trace(0, steps=6))
+    events = [one for one in content["traceEvents"] if "all" not in one["name"]]
+    content = {**content, "traceEvents": events}
+    clock = read(of_one_host(tmp_path, content, shifted(content, 900.0))).clocks[1]
+    assert clock.matched == 6 and clock.offset_ns == 900_000 and clock.moved_ns == 0
+
+
+def test_steps_without_numbers_on_one_clock_are_doubted_first(tmp_path: Path) -> None:
+    """Two steps later on one host: began later, or a clock off; nothing is told of who was late."""
+    from ddpviz.explain.story import tell
+
+    content = trace(0, steps=6)
+    imported = read(of_one_host(tmp_path, content, shifted(content, 4000.0)))
+    assert imported.clocks[1].mispaired and imported.clocks[1].moved_ns == 0
+    found = tell(imported)
+    (doubt,) = found.doubts
+    assert "rank 1 is 2.0 steps from rank 0 by the clock of their host" in doubt
+    assert imported.recording.remarks[0] == doubt and doubt not in found.remarks
+    assert str(found).index("DOUBT") < str(found).index("What costs most")
+    assert not found.skews and not any("waiting for rank" in one.name for one in found.costs)
+    assert "<b>Doubt:</b>" in found.to_html() and found.to_json()["doubts"] == [doubt]
+
+
+def test_a_drift_is_told_as_one(tmp_path: Path) -> None:
+    content = trace(0, steps=30)
+    other = {**shifted(content, 300.0, ppm=1000.0), "host_name": "another"}
+    paths = [written(tmp_path / "a.json", content), written(tmp_path / "b.json", other)]
+    found = read(paths)
+    assert found.clocks[1].drift_ppm == pytest.approx(1000, rel=0.01)
+    assert any("it drifts by +1000 ppm" in one for one in found.recording.remarks)
+    steady = read([paths[0], written(tmp_path / "c.json", shifted(content, 300.0))]).clocks[1]
+    assert math.isnan(steady.drift_ppm)
+
+
+def test_hours_are_told_in_seconds(tmp_path: Path) -> None:
+    content = trace(0, steps=6)
+    other = {**shifted(content, 10_800e6), "host_name": "another"}
+    paths = [written(tmp_path / "a.json", content), written(tmp_path / "b.json", other)]
+    remarks = " ".join(read(paths).recording.remarks)
+    assert "+10800.000000 s from rank 0's" in remarks and "10800000000" not in remarks

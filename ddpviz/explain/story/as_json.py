@@ -51,7 +51,7 @@ def story(found: Story) -> dict[str, Any]:
             {
                 "collective": one.name,
                 "steps": one.times,
-                "always_late": one.late(),
+                "always_late": one.late,
                 "apart_us": one.spread_ns / 1e3,
                 "worst_us": one.worst_ns / 1e3,
                 "last": {str(rank): times for rank, times in one.last},

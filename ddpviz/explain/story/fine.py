@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ddpviz import analysis
 from ddpviz.analysis.units import format_duration
 from ddpviz.events import Cause
-from ddpviz.explain.story.costs import LITTLE, Cost, counted
+from ddpviz.explain.story.cost import LITTLE, Cost, counted
 from ddpviz.explain.story.facts import Facts
 
 

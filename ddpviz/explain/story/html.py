@@ -6,7 +6,7 @@ import re
 from html import escape
 
 from ddpviz.explain.story import text
-from ddpviz.explain.story.costs import Cost
+from ddpviz.explain.story.cost import Cost
 from ddpviz.explain.story.frames import Frame
 from ddpviz.explain.story.telling import Story
 

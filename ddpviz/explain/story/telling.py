@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ddpviz.analysis.units import format_duration
-from ddpviz.explain.story.costs import Cost, costs, counted
+from ddpviz.explain.story.cost import Cost, counted
+from ddpviz.explain.story.costs import costs
 from ddpviz.explain.story.facts import facts
 from ddpviz.explain.story.fine import fine
 from ddpviz.explain.story.frames import Tree, tree

@@ -39,7 +39,7 @@ def story(found: Story) -> str:
         for sentence in found.fine:
             lines += wrapped(f"- {sentence}", 2, 2)
     for heading, (names, rows) in tables(found):
-        lines += ["", heading, "", *_table(names, rows)]
+        lines += ["", *wrapped(heading, 0), "", *_table(names, rows)]
     lines += ["", frames_heading(found)]
     for remark in found.tree.remarks:
         lines += wrapped(f"note: {remark}", 0, 6)
@@ -125,7 +125,7 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
                             format_duration(one.spread_ns),
                             format_duration(one.worst_ns),
                             ", ".join(f"rank {rank}: {times}" for rank, times in one.last[:4]),
-                            "no one" if one.late() is None else f"rank {one.late()}",
+                            "no one" if one.late is None else f"rank {one.late}",
                         ]
                         for one in found.skews
                     ],

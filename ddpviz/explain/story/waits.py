@@ -75,8 +75,9 @@ def _wait(
         begin_ns = finalized_ns.get(iteration, end_ns)
     whole_ns = float(max(end_ns - begin_ns, 0))
     if first.cause not in (*_BEFORE, Cause.BUCKET):
-        near = computing[(computing[:, 1] > begin_ns) & (computing[:, 0] < end_ns)]
-        whole_ns -= covered(np.clip(near, begin_ns, end_ns))
+        low = np.searchsorted(computing[:, 1], begin_ns, side="right")
+        high = max(np.searchsorted(computing[:, 0], end_ns), low)
+        whole_ns -= covered(np.clip(computing[low:high], begin_ns, end_ns))
     until_ns, late = 0, -1
     for one, arrival in mine:
         # One that had ended before the last rank came waited for no one: so can a sender's.
@@ -98,8 +99,8 @@ def _wait(
 
 @dataclasses.dataclass(frozen=True)
 class Lateness:
-    """For whom a rank waited. ``chronic``: a rank that was last in more steps than chance would
-    make it, None for none. ``last``: in how many of ``steps`` each rank was last, most first."""
+    """Who came late. ``chronic``: the rank that was last more than chance would make any, None
+    for none. ``last``: in how many of ``steps`` each rank was last, most first."""
 
     chronic: int | None
     last: tuple[tuple[int, int], ...]
@@ -113,11 +114,9 @@ def lateness(waited: list[Wait], ranks: int) -> Lateness:
         if one.last is not None and one.step >= 0:
             counted = of_step.setdefault(one.step, collections.Counter())
             counted[one.last.rank] += one.last.spread_ns
-    last = collections.Counter(
-        max(counted, key=lambda late: counted[late]) for counted in of_step.values()
-    )
-    found = tuple(last.most_common())
-    return Lateness(chronic(found, len(of_step), ranks), found, len(of_step))
+    each = [max(counted.items(), key=lambda one: one[1]) for counted in of_step.values()]
+    last = collections.Counter(rank for rank, _ in each)
+    return Lateness(chronic(each, ranks), tuple(last.most_common()), len(of_step))
 
 
 def in_phase(waited: list[Wait], backward: bool) -> dict[int, float]:

@@ -54,12 +54,16 @@ def findings(
         if not picture.empty:
             told.append((question, picture.title, name))
     told += [("Recording", remark, "") for remark in recording.remarks]
+    by_sentence: dict[str, tuple[str, str, str]] = {}
+    for one in told:
+        by_sentence.setdefault(one[1], one)
+    once = list(by_sentence.values())
     rows = "".join(
         f"<dt>{_linked(question, target, slides)}</dt><dd>{escape(' '.join(said.split()))}</dd>"
-        for question, said, target in told[1:]
+        for question, said, target in (once if audited else once[1:])
     )
     notes = tuple(
-        f"{one.what} {one.evidence} Usual cause: {one.cause} Remedy: {one.remedy}"
+        f"{one.what}. Known by: {one.evidence}. Usual cause: {one.cause}. Remedy: {one.remedy}."
         for one in audited[:_MOST_AUDITED]
     )
     html = f'<dl class="findings">{rows}</dl>'

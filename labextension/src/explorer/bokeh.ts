@@ -1,5 +1,6 @@
 /** BokehJS of the kernel's own version, kept apart from any other Bokeh of the page. */
 
+import { withoutCssValues } from './css-values';
 import type { Json } from './protocol';
 import { measureOnPaintedCanvas } from './text-width';
 
@@ -102,8 +103,9 @@ export function evaluate(source: string, version: string): BokehRoot {
   }
   try {
     measureOnPaintedCanvas(root.Bokeh.require?.('core/graphics'));
+    withoutCssValues(root.Bokeh.require?.('core/visuals/visual'));
   } catch {
-    // Another version has other modules: texts are then measured as it does by itself.
+    // Another version has other modules: it then paints and measures as it does by itself.
   }
   return root.Bokeh;
 }
