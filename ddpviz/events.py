@@ -371,7 +371,8 @@ class Fingerprints:
     reduced them), "applied" (the gradients that the optimizer steps with, where they are not those
     any more, or none were reduced), "buffers before" and "buffers after" (around their sync),
     "initial parameters" and "initial buffers" (as recording begins, step -1). ``hashes``: 16 hex
-    digits, equal if and only if the bytes are (as far as 64 bits can tell), "" for a tensor that
+    digits, equal where the bytes are and else different (as far as 64 bits can tell; of float32 on
+    the CPU, where one word differs for certain and several by all likelihood), "" for a tensor that
     is not there (a gradient of None). ``norms``: Euclidean, in float64; None where it is not
     finite, or there is no tensor. ``nonfinite``: how many elements are NaN or infinite.
     """

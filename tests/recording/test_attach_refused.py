@@ -39,7 +39,7 @@ def refused_then_right(rank: int, world_size: int, out: str, how: str) -> str:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("unknown level", "found level 'everything', expected one of summary, default"),
+        ("unknown level", "found level 'everything', expected one of summary, default, detail"),
         ("half attached", "no room for this module"),
     ],
 )

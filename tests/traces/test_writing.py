@@ -95,7 +95,8 @@ def test_the_command(own: Path, tmp_path: Path) -> None:
     assert ddpviz.load(out).ranks == [0]
     assert_one_line(command("export", own / "eager.rank0.json", "-o", out), "already")
     assert_one_line(command("export", own / "eager.rank0.json", "-o", "x.txt"), "ending in .json")
-    assert_one_line(command("explain", out), "ddpviz show prints")
+    told = command("explain", out)
+    assert told.returncode == 0 and "rank 0" in told.stdout  # as of the recording itself
 
 
 @pytest.mark.parametrize(
