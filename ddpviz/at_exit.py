@@ -14,6 +14,8 @@ _PATIENCE_S = 3.0
 #: The newest records; of a longer run not all is read at its exit.
 _ENOUGH_RECORDS = 500_000
 _MOST_FINDINGS = 5
+#: The last note lies in so many.
+_TAIL_BYTES = 4096
 
 
 def tell_findings(out: Path, world_size: int) -> None:
@@ -27,22 +29,25 @@ def tell_findings(out: Path, world_size: int) -> None:
 
 
 def _all_ended(out: Path, world_size: int) -> bool:
-    """Whether every rank has; waits a little. Ranks of other hosts may have another folder."""
+    """Whether every rank has; waits a little, but not for ranks that have another folder."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         ranks = ranks_in(out)
-        if len(ranks) == world_size and all(_ended(out, rank) for rank in ranks):
-            return True
-        if time.monotonic() > deadline:
+        if len(ranks) < world_size or time.monotonic() > deadline:
             return False
+        if all(_ended(out, rank) for rank in ranks):
+            return True
         time.sleep(0.05)
 
 
 def _ended(out: Path, rank: int) -> bool:
     """By its last note."""
     path = notes_path(out, rank)
-    lines = path.read_text().splitlines() if path.exists() else []
-    return bool(lines) and '"note": "ended"' in lines[-1]
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
+        return b'"note": "ended"' in file.read()
 
 
 def _tell(out: Path) -> None:

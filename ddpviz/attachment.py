@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -41,7 +42,7 @@ class Attachment:
         if out is not None and recorder.rank == 0 and recorder.world_size > 1:
             # Before close, so that it comes after it; it holds nothing of this.
             atexit.register(_at_exit, out, recorder.world_size, self._pid)
-        atexit.register(self.close)
+        atexit.register(self._end)
 
     def step(self) -> AbstractContextManager[int]:
         """Mark one training step; without it a step ends at ``optimizer.step()``."""
@@ -51,9 +52,19 @@ class Attachment:
         """Detach: every process group goes back, nothing stays patched, all is written."""
         if os.getpid() != self._pid:  # a forked child ends: the recording is its parent's
             return
-        atexit.unregister(self.close)
-        self._on_signal.close()
-        self.recorder.close()
+        atexit.unregister(self._end)
+        try:
+            self._on_signal.close()
+        finally:
+            self.recorder.close()
+
+    def _end(self) -> None:
+        """The process ends: by an exception that nothing caught, or well."""
+        error = _uncaught()
+        ours = os.getpid() == self._pid and not self.recorder.closed
+        if ours and error is not None and not _exits_well(error):
+            self.recorder.failed(error)
+        self.close()
 
     def _told(self) -> str:
         """What SIGUSR1 prints: of all ranks whose records are here."""
@@ -190,6 +201,14 @@ def _follow(recorder: Recorder, modules: list[Any]) -> None:
     except BaseException:
         recorder.close()
         raise
+
+
+def _uncaught() -> BaseException | None:
+    """What ended a script; None in a shell or notebook, which goes on after an error."""
+    if hasattr(sys, "ps1") or "IPython" in sys.modules:
+        return None
+    error = getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
 
 
 def _exits_well(error: BaseException) -> bool:

@@ -7,22 +7,53 @@ reads it.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _NUMBER: int | None = getattr(signal, "SIGUSR1", None)
+
+
+def _handled_in_c(number: int) -> bool:
+    """Whether something catches the signal that Python knows nothing of."""
+    if signal.getsignal(number) is None:
+        return True
+    try:
+        text = Path("/proc/self/status").read_text()
+        caught = next(line for line in text.splitlines() if line.startswith("SigCgt"))
+    except (OSError, StopIteration):  # no Linux
+        return False
+    known = callable(signal.getsignal(number))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1) and not known
+
+
+_installed: weakref.WeakSet[OnSignal] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child, which shares the socket: what it would write there is no question to its
+    parent, so the signal means again what it meant before."""
+    for one in list(_installed):
+        one.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 class OnSignal:
     """From now on SIGUSR1 calls ``tell`` on a thread and prints the text on stderr.
 
     A handler that was there is called as before. Nothing happens where Python lets no handler be
-    set (not on the main thread, or no such signal); where something else has the wakeup descriptor
-    (an asyncio loop with signal handlers) it works only when the main thread runs Python.
+    set (not on the main thread, or no such signal) and where C code has one of its own, as
+    faulthandler.register does; where something else has the wakeup descriptor (an asyncio loop with
+    signal handlers) it works only when the main thread runs Python.
     """
 
     def __init__(self, tell: Callable[[], str]) -> None:
@@ -33,10 +64,13 @@ class OnSignal:
 
     def _install(self, number: int) -> bool:
         self._ask.setblocking(False)
+        if _handled_in_c(number):
+            return False
         try:
             self._before = signal.signal(number, self._handle)
-        except ValueError:  # not on the main thread
+        except (ValueError, OSError):  # not on the main thread
             return False
+        _installed.add(self)
         others = signal.set_wakeup_fd(self._ask.fileno(), warn_on_full_buffer=False)
         if others != -1:
             signal.set_wakeup_fd(others)
@@ -48,7 +82,10 @@ class OnSignal:
         ours = signal.set_wakeup_fd(-1)
         signal.set_wakeup_fd(ours)
         if ours != self._ask.fileno():
-            self._ask.send(bytes([number]))
+            try:
+                self._ask.send(bytes([number]))
+            except OSError:  # it was asked so often that nobody has read it yet
+                pass
         if callable(self._before):
             self._before(number, frame)
 
@@ -81,7 +118,7 @@ class OnSignal:
                 ours = signal.set_wakeup_fd(-1)
                 if ours != self._ask.fileno():
                     signal.set_wakeup_fd(ours)
-            except ValueError:
+            except (ValueError, TypeError, OSError):
                 return
             self._installed = False
         self._ask.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,10 +116,15 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "waiting": [_beside(one) for one in stuck.ranks],
         "ranks": _ranks(told, processes, stuck, pulse.begun),
         "age_s": round(age_s, 1),
-        "findings": len(subject.recording.missing) + (1 if failure else 0) + len(findings),
+        "findings": len(findings) + (1 if failure and not _told(findings) else 0),
         "audit": [_found(one) for one in findings[:_MOST_FINDINGS]],
         "title": title_of(subject, step),
     }
+
+
+def _told(findings: Sequence[Finding]) -> bool:
+    """Whether a rank's failure is among the findings."""
+    return any(one.kind == "rank-failed" for one in findings)
 
 
 def _moves(subject: Subject, status: str, age_s: float) -> bool:

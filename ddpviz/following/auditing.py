@@ -24,7 +24,7 @@ _SECONDS, _SHARE = 3.0, 0.05
 _MOST = 50
 
 _NoteType = TypeVar("_NoteType")
-_Key = tuple[str, int, tuple[str, ...]]
+_Key = tuple[str, int]
 _log = logging.getLogger("ddpviz")
 
 
@@ -62,10 +62,14 @@ class Auditor:
         with self._lock:
             for one in found:
                 if _stays(one) and len(self._kept) < _MOST:
-                    key = one.kind, one.module, one.names
+                    key = one.kind, one.module
                     known = self._kept.get(key, one)
-                    since = min(known.since_step, one.since_step)
-                    self._kept[key] = dataclasses.replace(one, since_step=since)
+                    self._kept[key] = dataclasses.replace(
+                        one,
+                        since_step=min(known.since_step, one.since_step),
+                        ranks=tuple(sorted({*known.ranks, *one.ranks})),
+                        names=tuple(dict.fromkeys((*known.names, *one.names))),
+                    )
             now = [one for one in found if not _stays(one)]
             self._found = in_order([*self._kept.values(), *now])
             return self._found

@@ -59,8 +59,8 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             label = recorder.label(error_text(error))
             raise
         finally:
-            end_ns = recorder.now()
             local.in_backward = False
+            end_ns = recorder.now()
             last = states[0]
             for state in states:
                 state.in_backward = False

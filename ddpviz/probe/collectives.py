@@ -147,9 +147,11 @@ class Collectives:
 
     def on_device(self, group: int, sequence: int) -> str:
         """What NCCL says of a collective that is open, "" where it says nothing."""
+        name = self._open.get((group, sequence), ("",))[0]
         for known, _, inner in list(self._groups.values()):
-            if known == group and sequence >= 0:
-                return nccl_flight.state_of(str(getattr(inner, "group_name", "")), sequence)
+            if known == group and name:
+                group_name = str(getattr(inner, "group_name", ""))
+                return nccl_flight.state_of(group_name, sequence, name)
         return ""
 
     @property

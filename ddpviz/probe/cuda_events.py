@@ -48,7 +48,8 @@ class CudaEvents:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._idle = torch.cuda.Stream(device)
+        # Of high priority: torch hands out streams in turns, and few ask for such.
+        self._idle = torch.cuda.Stream(device, priority=-1)
         self._pool: deque[CudaEvent] = deque()
 
     def record(self) -> CudaEvent | None:
@@ -59,8 +60,10 @@ class CudaEvents:
         event.event.record(torch.cuda.current_stream(self._device))
         return event
 
-    def anchor(self) -> CudaEvent:
+    def anchor(self) -> CudaEvent | None:
         """In a stream of its own, so it is passed as soon as it is there."""
+        if torch.cuda.is_current_stream_capturing():
+            return None
         event = CudaEvent()
         event.event.record(self._idle)
         return event

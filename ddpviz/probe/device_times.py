@@ -25,6 +25,8 @@ _ALONE = frozenset((int(Kind.COLLECTIVE_DONE), int(Kind.GRAD_READY)))
 _MOST_PENDING = 20_000
 #: How long ``close`` waits for the device, at most.
 _LAST_S = 2.0
+#: No mark counts from an anchor that is older: a float32 of milliseconds would lose digits.
+_LONGEST_NS = 1_000_000_000
 #: Anchors between two notes on the clock.
 _ANCHORS_PER_NOTE = 500
 
@@ -55,8 +57,8 @@ class Events(Protocol):
     def record(self) -> Event | None:
         """One in the current stream; None where there can be none (a graph is being captured)."""
 
-    def anchor(self) -> Event:
-        """One in a stream that has nothing else to do."""
+    def anchor(self) -> Event | None:
+        """One in a stream that has nothing else to do; None where there can be none."""
 
     def free(self, event: Any) -> None: ...
 
@@ -73,12 +75,14 @@ class Mark(int):
 
 
 class Anchor:
-    """An event whose time by the host's clock is known, to within ``uncertainty_ns``."""
+    """An event whose time by the host's clock is known: not before ``before_ns``, and about when
+    the host's call returned, ``host_ns``; ``seen_ns``: when the device was first seen past it, 0
+    while it was not."""
 
     def __init__(self, event: Event, before_ns: int, after_ns: int) -> None:
         self.event = event
-        self.host_ns = after_ns
-        self.uncertainty_ns = after_ns - before_ns
+        self.before_ns, self.host_ns = before_ns, after_ns
+        self.seen_ns = 0
 
 
 class DeviceTimes:
@@ -99,29 +103,66 @@ class DeviceTimes:
         self._anchors = 0
         self._uncertainty_ns = 0
         self._pending: deque[Held] = deque()
-        self._asking = threading.Lock()  # held while nothing may be asked of the device
+        self._asking = threading.RLock()  # of those who ask the device, or forbid it
+        self._paused = 0
+        self._failed = ""
 
     def now(self) -> int:
         """The host's time, and where the stream is."""
         now_ns = time.time_ns()
-        if self._anchor is None or len(self._pending) >= _MOST_PENDING:
+        anchor = self._anchor
+        if anchor is None or self._failed or len(self._pending) >= _MOST_PENDING:
             return now_ns
-        event = self._events.record()
-        if event is None:
+        try:
+            if now_ns - anchor.host_ns > _LONGEST_NS:  # as in an evaluation, which is no step
+                self.step_begins()
+                anchor = self._anchor
+            event = self._events.record()
+            if event is None or anchor is None:
+                return now_ns
+            self._see(anchor)
+        except RuntimeError as error:  # the device is lost: what comes has the host's times
+            self._fail(error)
             return now_ns
         mark = Mark(now_ns)
-        mark.event, mark.anchor, mark.free = event, self._anchor, self._events.free
+        mark.event, mark.anchor, mark.free = event, anchor, self._events.free
         return mark
 
     def step_begins(self) -> None:
         """A new anchor."""
+        if self._failed:
+            return
         before_ns = time.time_ns()
-        event = self._events.anchor()
+        try:
+            event = self._events.anchor()
+        except RuntimeError as error:
+            self._fail(error)
+            return
+        if event is None:
+            return
         anchor = Anchor(event, before_ns, time.time_ns())
         self._anchor = anchor
         self._first = self._first or anchor
         self._anchors += 1
-        self._uncertainty_ns = max(self._uncertainty_ns, anchor.uncertainty_ns)
+
+    def _see(self, anchor: Anchor) -> None:
+        """Find out, once, when the device had passed it at the latest."""
+        if not anchor.seen_ns and anchor.event.query():
+            anchor.seen_ns = time.time_ns()
+            self._uncertainty_ns = max(self._uncertainty_ns, anchor.seen_ns - anchor.before_ns)
+
+    def _fail(self, error: RuntimeError) -> None:
+        """The device answers no more. What is held back has the host's times; training's own error
+        is told where it comes up."""
+        if not self._failed:
+            self._failed = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        self._give_up()
+
+    def _give_up(self) -> None:
+        while self._pending:
+            row, _, _, then = self._pending.popleft()
+            self._write_rows((int(row[0]), int(row[1]), *row[2:9], row[9] | _ENQUEUED, *row[10:]))
+            then()
 
     def write(self, *rows: Row) -> None:
         """As the ring's own: rows that begin or end with a mark come when the device is there.
@@ -147,28 +188,32 @@ class DeviceTimes:
 
     def resolve(self) -> None:
         """Write what the device has passed since. From any thread; never waits."""
-        if self._asking.acquire(blocking=False):
-            try:
-                self._resolve()
-            finally:
-                self._asking.release()
+        with self._asking:
+            if not self._paused:
+                try:
+                    self._resolve()
+                except RuntimeError as error:
+                    self._fail(error)
 
     def pause(self) -> None:
-        """Ask nothing of the device, until :meth:`go_on`."""
-        self._asking.acquire()
+        """Ask nothing of the device, until :meth:`go_on` was called as often."""
+        with self._asking:
+            self._paused += 1
 
     def go_on(self) -> None:
         """The device may be asked again. Not an error where it may already."""
-        if self._asking.locked():
-            self._asking.release()
+        with self._asking:
+            self._paused = max(self._paused - 1, 0)
 
     def _resolve(self) -> None:
-        waiting = []
         for _ in range(len(self._pending)):
             held = self._pending.popleft()
-            if not self._resolved(held):
-                waiting.append(held)
-        self._pending.extendleft(reversed(waiting))
+            try:
+                if not self._resolved(held):
+                    self._pending.append(held)
+            except RuntimeError:
+                self._pending.appendleft(held)  # nothing that was recorded is lost
+                raise
         if self._anchors >= _ANCHORS_PER_NOTE:
             self._tell()
 
@@ -191,10 +236,11 @@ class DeviceTimes:
         while self._pending and time.monotonic() < deadline:
             time.sleep(0.002)
             self.resolve()
-        while self._pending:
-            row, *_ = self._pending.popleft()
-            self._write_rows((int(row[0]), int(row[1]), *row[2:9], row[9] | _ENQUEUED, *row[10:]))
-        self._tell()
+        self._give_up()
+        try:
+            self._tell()
+        except RuntimeError:
+            pass
 
     def _tell(self) -> None:
         """What is known of the clock, from the first anchor to the last that was passed."""
@@ -216,7 +262,7 @@ class DeviceTimes:
                 drift,
             )
         )
-        self._first, self._uncertainty_ns = last, last.uncertainty_ns
+        self._first, self._uncertainty_ns = last, 0
 
 
 def _device_ns(mark: Mark) -> int:

@@ -6,6 +6,7 @@ added, and nothing is written to any tensor. On CUDA the host waits for the devi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,10 @@ class Fingerprinter:
         if order == 0:
             state.projected = []
         if len(state.projected) == order and not _capturing():
-            state.projected.append(project(buffer))
+            try:
+                state.projected.append(project(buffer))
+            except Exception as error:  # one of a sort that cannot be projected; training goes on
+                self._without("projections", error)
 
     def gradients(self, state: ModuleState) -> None:
         """After a backward that reduced them, and waited for what a buffer hook had begun."""
@@ -95,10 +99,14 @@ class Fingerprinter:
         local, state.projected = state.projected, []
         if not local or state.plan is None or len(local) != len(state.plan.buckets):
             return
-        reduced = project_gradients(state.plan, state.parameters)
+        try:
+            reduced = project_gradients(state.plan, state.parameters)
+        except Exception as error:
+            self._without("projections", error)
+            return
         if reduced is None:
             return
-        step, now_ns = self._recorder.step_index, self._recorder.now()
+        step, now_ns = self._recorder.step_index, time.time_ns()
         for what, buckets in (("local", local), ("reduced", reduced)):
             values = tuple(value for bucket in buckets for value in bucket)
             self._recorder.note(
@@ -113,6 +121,10 @@ class Fingerprinter:
                 )
             )
 
+    def _without(self, what: str, error: Exception) -> None:
+        said = str(error).splitlines()[0] if str(error) else ""
+        self._recorder.say(f"{what} are not available here, because {type(error).__name__}: {said}")
+
     def _take(
         self,
         state: ModuleState,
@@ -124,15 +136,12 @@ class Fingerprinter:
         recorder, ddp = self._recorder, state.ddp()
         if ddp is None or _capturing():
             return
-        begin_ns = recorder.now()
+        begin_ns = time.time_ns()
         step = recorder.step_index if step is None else step
         try:
             hashed, normed, nonfinite = hashing.fingerprints(collect(ddp, state))
         except Exception as error:  # a tensor of a sort that cannot be viewed; training goes on
-            recorder.say(
-                f"fingerprints of {what} are not available here, because "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            )
+            self._without(f"fingerprints of {what}", error)
             return
         recorder.note(
             Fingerprints(state.id, step, iteration, begin_ns, what, hashed, normed, nonfinite)
@@ -140,7 +149,7 @@ class Fingerprinter:
         recorder.write(
             Kind.FINGERPRINT,
             begin_ns,
-            recorder.now(),
+            time.time_ns(),
             step=step,
             iteration=iteration,
             index=len(hashed),

@@ -28,9 +28,9 @@ _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32, 16: to
 def fingerprints(
     tensors: Sequence[torch.Tensor | None],
 ) -> tuple[tuple[str, ...], tuple[float | None, ...], tuple[int, ...]]:
-    """Per tensor, None among them: 16 hex digits, "" for None, equal if and only if the bytes are,
-    in logical order; the Euclidean norm, None where it is not finite, and for None; how many
-    elements are not finite.
+    """Per tensor, None among them: 16 hex digits, "" for None, equal where the bytes are in logical
+    order, and else different as far as :class:`ddpviz.events.Fingerprints` says; the Euclidean
+    norm, None where it is not finite, and for None; how many elements are not finite.
     """
     plain = [None if tensor is None else _plain(tensor) for tensor in tensors]
     there = [tensor is not None and hashing_host.fits(tensor) for tensor in plain]

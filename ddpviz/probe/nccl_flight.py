@@ -19,20 +19,23 @@ _SAID = {
 }
 
 
-def state_of(group_name: str, sequence: int) -> str:
-    """What the GPU is at with a collective, "" where that is not known."""
+def state_of(group_name: str, sequence: int, name: str) -> str:
+    """What the GPU is at with a collective (``name``: its method), "" where that is not known."""
     dump = getattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", None)
     if dump is None:
         return ""
     try:
         entries = json.loads(dump(True, False)).get("entries", [])
-        found = [one for one in entries if _is(one, group_name, sequence)]
+        found = [one for one in entries if _is(one, group_name, sequence, name)]
         return _SAID.get(str(found[-1].get("state")), "") if found else ""
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return ""
 
 
-def _is(entry: Any, group_name: str, sequence: int) -> bool:
-    """The recorder counts collectives of a group from 1, the group itself from 0."""
+def _is(entry: Any, group_name: str, sequence: int, name: str) -> bool:
+    """The recorder counts collectives of a group from 1, the group itself from 0; what is coalesced
+    it counts once, so the operation has to be the same, too."""
     names = entry.get("process_group") or ()
-    return group_name in names and entry.get("collective_seq_id") == sequence + 1
+    operation = str(entry.get("profiling_name", "")).rpartition(":")[2].replace("_", "")
+    same = operation == name.replace("_", "")
+    return same and group_name in names and entry.get("collective_seq_id") == sequence + 1

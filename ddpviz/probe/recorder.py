@@ -179,13 +179,15 @@ class Recorder:
             return
         self.closed = True
         self.fingerprints.due = False  # a step that did not end may hang: nothing may wait for it
-        if self.device_times is not None:
-            self.device_times.close()
+        self.abandon_step()
         # A completion callback can come a moment after its waiter went on; a hung one never does.
         deadline = time.monotonic() + _LATE_COMPLETIONS_S
         while self.collectives.pending and time.monotonic() < deadline:
             time.sleep(0.001)
-        self.abandon_step()
+            if self.device_times is not None:
+                self.device_times.resolve()
+        if self.device_times is not None:
+            self.device_times.close()
         for state in self.states():
             self._release(state)
         for released in self._taps:

@@ -61,6 +61,7 @@ class ModuleState:
         self.parted: events.Parted | None = None  # the last one that was noted
         self.strided: tuple[str, ...] = ()  # names that were noted last
         self.looked = -2  # the step in which the module was last looked at
+        self.read = -2  # the step in which its state_dict was last asked for
         self.unreduced = Unreduced()
         self.used_map = b""  # the last one that was noted
         self.plan_version = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,12 @@ def _state_dict(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., A
         if not recorder.closed and not args and kwargs.get("destination") is None:
             for state in recorder.states():
                 ddp = state.ddp()
-                if ddp is not None and (self is ddp or self is ddp.module):
-                    recorder.note(
-                        StateRead(state.id, recorder.step_index, state.iteration, recorder.now())
-                    )
+                step = recorder.step_index
+                if ddp is None or not (self is ddp or self is ddp.module) or state.read == step:
+                    continue
+                state.read = step  # once a step, and not at once: an average of weights asks often
+                read = StateRead(state.id, step, state.iteration, time.time_ns())
+                recorder.note(read, False)
         return found
 
     return state_dict

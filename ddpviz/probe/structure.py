@@ -5,6 +5,7 @@ By names, so it takes as long as ``named_parameters()``: some microseconds per p
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,13 +41,16 @@ def _parted(
     recorder: Recorder, state: ModuleState, ddp: Any, live: dict[str, torch.Tensor]
 ) -> None:
     known = {id(reference()): name for name, reference in _known(state)}
+    alive = {id(parameter) for parameter in live.values() if parameter.requires_grad}
     ignored = {name.removeprefix(".") for name in ddp.parameters_to_ignore}
     replaced, idle = [], []
     for name, reference in _known(state):
         here, ours = live.get(name), reference()
+        if id(ours) in alive:  # also under another name: a wrapper was put around its layer
+            continue
         if here is None or not here.requires_grad:
             idle.append(name)
-        elif here is not ours:
+        elif id(here) not in known:
             replaced.append(name)
     added = [
         name
@@ -59,7 +63,7 @@ def _parted(
     now = Parted(
         state.id,
         recorder.step_index,
-        recorder.now(),
+        time.time_ns(),
         tuple(replaced),
         tuple(added),
         tuple(idle),
@@ -93,7 +97,7 @@ def _strides(recorder: Recorder, state: ModuleState, ddp: Any) -> None:
             nbytes += grad.nbytes
     if tuple(names) != state.strided:
         state.strided = tuple(names)
-        recorder.note(Strides(state.id, recorder.step_index, recorder.now(), state.strided, nbytes))
+        recorder.note(Strides(state.id, recorder.step_index, time.time_ns(), state.strided, nbytes))
 
 
 def remember(state: ModuleState) -> None:

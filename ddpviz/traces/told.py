@@ -94,8 +94,9 @@ def _hooked(runs: list[Run]) -> Iterator[str]:
                 size = sum(max(gradient.bytes, 0) for gradient in one.gradients)
                 known = f", of {size:,} B of gradients" if size else ""
                 yield (
-                    f"a comm hook compresses the gradients: they are {min(held)}, and their "
-                    f"buckets are sent as {min(sent)}; the sizes of buckets are what is sent "
+                    f"a comm hook, or mixed_precision=, compresses the gradients: they are "
+                    f"{min(held)}, and their buckets are sent as {min(sent)}; the sizes of buckets "
+                    "are what is sent "
                     f"({sum(one.sizes):,} B{known})"
                 )
                 return

@@ -32,6 +32,9 @@ class Passed:
 
     at_ns: int
 
+    def __deepcopy__(self, memo: object) -> Passed:
+        raise TypeError("an event of a device cannot be copied")
+
     def query(self) -> bool:
         return time.time_ns() >= self.at_ns
 

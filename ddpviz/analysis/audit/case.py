@@ -13,11 +13,14 @@ from ddpviz.analysis.communication import unseen_modules
 from ddpviz.analysis.configurations import configured
 from ddpviz.analysis.evidence import Evidence, gather
 from ddpviz.analysis.fingerprints import Moment, moments
+from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import SHARED_ID
-from ddpviz.events import Cause, Compiled, Kind, Module
+from ddpviz.analysis.tables import SHARED_ID, among
+from ddpviz.events import Cause, Compiled, Flag, Kind, Module
 
 _Note = TypeVar("_Note")
+#: Collectives that DDP sends in the process group of its module.
+_OF_MODULE = (Cause.VERIFY, Cause.INITIAL_STATE, Cause.BUFFERS, Cause.BUCKET)
 #: Names in a sentence; the rest is counted.
 _MOST_NAMES = 4
 
@@ -73,9 +76,22 @@ class Case:
         }
         return set(unseen_modules(self.source)) | python
 
+    @functools.cached_property
+    def divided(self) -> frozenset[int]:
+        """Ids under which ranks have modules of different process groups, as stages of a pipeline
+        or experts: these are no replicas of each other, and are not compared."""
+        calls = self.evidence.calls
+        own = among(calls["cause"], *_OF_MODULE) & ((calls["flags"] & Flag.FROM_HOOK) == 0)
+        calls = calls[own & (calls["module"] < SHARED_ID)]
+        cluster = places(self.source).cluster[calls["rank"], calls["group"]]
+        used: dict[int, set[int]] = {}
+        for module, one in zip(calls["module"].tolist(), cluster.tolist(), strict=True):
+            used.setdefault(module, set()).add(one)
+        return frozenset(module for module, clusters in used.items() if len(clusters) > 1)
+
     def moments(self, *whats: str) -> list[Moment]:
-        """See :func:`ddpviz.analysis.fingerprints.moments`."""
-        return moments(self.source, *whats)
+        """See :func:`ddpviz.analysis.fingerprints.moments`; none of modules that are divided."""
+        return [one for one in moments(self.source, *whats) if one.module not in self.divided]
 
     def notes(self, kind: type[_Note]) -> list[tuple[int, _Note]]:
         """With the rank of each."""

@@ -19,13 +19,18 @@ from ddpviz.events import Failure
 _PEER_GONE = ("connection closed", "connection reset", "broken pipe", "timed out", "socket")
 
 
+#: Whoever runs the job ended it.
+_STOPPED = ("KeyboardInterrupt", "SystemExit")
+#: How long a collective may be open before that is a failure, and no note.
+_LONG_S = 60.0
 #: Findings that say why ranks wait at the end.
 _EXPLAINED = ("mismatched-collectives", "rank-failed", "step-counts", "debug-detail")
 
 
 def rank_failed(case: Case, found: list[Finding]) -> Iterator[Finding]:
     """The first rank that raised on its own account, unless a finding of that step says why."""
-    failures = sorted((note for _, note in case.notes(Failure)), key=lambda note: note.time_ns)
+    noted = (note for _, note in case.notes(Failure) if not note.message.startswith(_STOPPED))
+    failures = sorted(noted, key=lambda note: note.time_ns)
     own = [one for one in failures if not any(s in one.message.lower() for s in _PEER_GONE)]
     for note in (own or failures)[:1]:
         step = case.since(note.rank, note.step, note.time_ns)
@@ -123,7 +128,9 @@ def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     step = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
     yield Finding(
         "hang",
-        Severity.FAILURE,
+        Severity.FAILURE
+        if for_ever or max(one.for_s for one in held.ranks) >= _LONG_S
+        else Severity.NOTE,
         held.reason,
         step,
         tuple(one.rank for one in late) or tuple(one.rank for one in held.ranks),

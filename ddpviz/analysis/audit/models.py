@@ -16,7 +16,7 @@ _Described = tuple[str, tuple[int, ...], str]
 def models_differ(case: Case) -> Iterator[Finding]:
     """Names, shapes, dtypes, order, ignored sets: as the constructor of each rank found them."""
     for module, notes in case.modules.items():
-        if len(notes) < 2:
+        if len(notes) < 2 or module in case.divided:
             continue
         for part in ("parameters", "buffers", "ignored"):
             values = {rank: _described(note, part) for rank, note in notes.items()}
@@ -93,6 +93,8 @@ def configurations_differ(case: Case) -> Iterator[Finding]:
     """The same version of a module's configuration on all ranks that have one."""
     found: dict[tuple[int, int], dict[int, dict[str, object]]] = {}
     for rank, note in case.notes(Configuration):
+        if note.module in case.divided:
+            continue
         found.setdefault((note.module, note.version), {})[rank] = note.values
     told = set()
     for (module, _), values in sorted(found.items()):

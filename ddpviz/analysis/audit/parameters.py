@@ -226,6 +226,8 @@ def hook_not_mean(case: Case) -> Iterator[Finding]:
     """
     notes: dict[tuple[int, int, int], dict[str, dict[int, Projections]]] = {}
     for rank, note in case.notes(Projections):
+        if note.module in case.divided:
+            continue
         of_step = notes.setdefault((note.module, note.step, note.iteration), {})
         of_step.setdefault(note.what, {})[rank] = note
     by_module: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
@@ -261,10 +263,13 @@ def _of_hook(
         how = f"{factor:.3g} times the mean of the ranks' gradients"
         cause = f"the hook multiplies gradients by {factor:.3g}"
         if abs(factor / world - 1) < _FACTOR:
-            cause = "the hook sums and does not divide by the world size: with a hook, DDP does not"
+            cause = (
+                "the hook sums and does not divide by the world size: with a hook, DDP does not. "
+                "Right where the loss is divided by the batch of all ranks instead"
+            )
         elif abs(factor * world - 1) < _FACTOR:
             cause = "the hook divides by the world size twice"
-        sure = "certain" if whole else "likely"
+        sure = "certain" if whole and factor < 1 else "likely"
     elif len(mean) >= _ENOUGH and abs(likeness) < _UNLIKE:
         how = "something else than the mean of the ranks' gradients"
         cause = "the hook returns another tensor than the one that it reduced"

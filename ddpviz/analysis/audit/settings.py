@@ -13,6 +13,7 @@ from ddpviz.events import (
     Cause,
     Ended,
     Environment,
+    Failure,
     Flag,
     Group,
     Kind,
@@ -133,9 +134,15 @@ def step_counts(case: Case) -> Iterator[Finding]:
     """Ranks that all ended in order, or hang, after different numbers of steps, without Join."""
     if len(case.ranks) < 2 or case.joined:
         return
-    records = case.source.records(kinds=(Kind.FORWARD, Kind.STEP))
+    # A step that did not end counts where it sent something: a forward alone may be anything.
+    begun_in = case.evidence.calls
+    begun_in = begun_in[begun_in["cause"] != Cause.USER]
     last = {
-        rank: int(records["step"][records["rank"] == rank].max(initial=-1)) for rank in case.ranks
+        rank: max(
+            int(case.steps["step"][case.steps["rank"] == rank].max(initial=-1)),
+            int(begun_in["step"][begun_in["rank"] == rank].max(initial=-1)),
+        )
+        for rank in case.ranks
     }
     if len(set(last.values())) < 2:
         return
@@ -143,6 +150,9 @@ def step_counts(case: Case) -> Iterator[Finding]:
     early = tuple(sorted(rank for rank, step in last.items() if step == fewest))
     begun = {rank: note.started_ns for rank, note in case.notes(Process)}
     ended = {rank for rank, note in case.notes(Ended) if note.time_ns >= begun.get(rank, 0)}
+    failed = {rank for rank, note in case.notes(Failure) if note.time_ns >= begun.get(rank, 0)}
+    if failed & set(early):
+        return
     if not set(early) <= ended or (not set(case.ranks) <= ended and not _waits(case, early)):
         return
     ranks = apart(last)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddpviz.cli.errors import CommandError
-from ddpviz.cli.output import say
+from ddpviz.cli.output import check_output, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,11 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import ddpviz
-    from ddpviz.export.browser import BrowserError
     from ddpviz.export.slides import SLIDES, write_slides
-    from ddpviz.export.slides.pdf import write_pdf
     from ddpviz.views.text import size
 
+    for out in (options.out, options.pdf):
+        if out is not None:
+            check_output(out, [options.recording])
     title, titles = _titles(options.title, SLIDES)
     try:
         recording = ddpviz.load(options.recording)
@@ -92,6 +93,9 @@ def run(options: argparse.Namespace) -> None:
         raise CommandError(str(error)) from None
     say(f"slides     {deck}, {size(deck.stat().st_size)}: open it in a browser")
     if options.pdf is not None:
+        from ddpviz.export.browser import BrowserError
+        from ddpviz.export.slides.pdf import write_pdf
+
         try:
             pdf = write_pdf(deck, options.pdf)
         except OSError as error:

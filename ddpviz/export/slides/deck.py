@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 #: What a deck stays below, whatever was recorded.
 LIMIT_BYTES = 15_000_000
-#: Glyphs of all steps of the timeline together; halved until the deck stays below its limit.
+#: Glyphs of all steps of the timeline together; a quarter at a time less, until the deck stays
+#: below its limit.
 _MOST_GLYPHS = 16_000
 #: What figures fit their texts to: the deck's own script enlarges letters beyond it.
 _WIDTH_PX = 920

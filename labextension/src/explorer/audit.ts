@@ -105,7 +105,7 @@ export class Findings {
       'button',
       {
         class: 'ddpviz-link',
-        title: `See it in the view ${viewLabel(one.view)}`,
+        title: `Go to that step: the view ${viewLabel(one.view)} shows it`,
         attributes: { type: 'button' },
         on: {
           click: () => {

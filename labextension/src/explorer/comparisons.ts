@@ -149,6 +149,9 @@ export class Comparisons {
     show(this.node, open);
     this.toggle.setAttribute('aria-expanded', String(open));
     this._missing = '';
+    if (open) {
+      this._boxes = []; // What can be compared depends on what is loaded by now.
+    }
     this._draw();
   }
 
