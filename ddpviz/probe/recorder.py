@@ -198,6 +198,8 @@ class Recorder:
         self.compiling.close()
         self._ready_on_device.close()
         self._patches.restore()
+        # Of a batch a file gets the notes first: who reads that it ended finds all it recorded.
+        self._outlet.flush()
         self.note(events.Ended(self.rank, time.time_ns()))
         if _active is self:
             _active = None

@@ -45,6 +45,60 @@ def accumulation(rank: int) -> None:
         optimizer.step()
 
 
+def reduced_by_hand(rank: int) -> None:
+    """All in no_sync, and one collective of the program's own."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+
+    def average(step: int) -> None:
+        flat = torch.cat([parameter.grad.reshape(-1) for parameter in ddp.parameters()])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        parts = flat.split([parameter.numel() for parameter in ddp.parameters()])
+        for parameter, part in zip(ddp.parameters(), parts, strict=True):
+            parameter.grad.copy_(part.view_as(parameter))
+
+    with ddp.no_sync():
+        train(rank, ddp, 3, optimizer, before_step=average)
+
+
+def stages(rank: int) -> None:
+    """Each rank has another model in a process group of its own, as in a pipeline."""
+    groups = [dist.new_group([one]) for one in range(dist.get_world_size())]
+    torch.manual_seed(rank)
+    layers = [nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4 + rank)]
+    train(rank, wrap(nn.Sequential(*layers[: 3 - 2 * rank]), process_group=groups[rank]))
+
+
+def looked_into(rank: int) -> None:
+    """After training rank 0 alone runs a forward, with gradients and no backward."""
+    ddp = wrap(Two())
+    train(rank, ddp)
+    if rank == 0:
+        ddp(batch(rank))
+
+
+def wrapped_later(rank: int) -> None:
+    """After wrapping, a layer gets a shell around it: the same parameters by other names."""
+    ddp = wrap(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)))
+    optimizer = sgd(ddp)
+    train(rank, ddp, 1, optimizer)
+    ddp.module[0] = nn.Sequential(ddp.module[0])
+    train(rank, ddp, 3, optimizer, first=1)
+
+
+def averaged_weights(rank: int) -> None:
+    """An average of the weights asks for the state_dict in every step."""
+    ddp = wrap(Two())
+    mean: dict[str, torch.Tensor] = {}
+
+    def average(step: int) -> None:
+        for name, value in ddp.module.state_dict().items():
+            mean[name] = value.clone() if name not in mean else 0.9 * mean[name] + 0.1 * value
+
+    train(rank, ddp, 4, before_step=average)
+
+
 def two_losses(rank: int) -> None:
     """Added, and one backward."""
     ddp = wrap(Two())
@@ -275,6 +329,11 @@ HEALTHY: Runs = {
         unused_and_said_so,
         frozen_before,
         accumulation,
+        reduced_by_hand,
+        stages,
+        looked_into,
+        wrapped_later,
+        averaged_weights,
         two_losses,
         two_halves,
         adversaries,

@@ -20,6 +20,8 @@ optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
 ddpviz.attach(ddp, out)
 for step in range(4):
     optimizer.zero_grad()
+    if way == "raises" and step == 3 and rank == 1:
+        raise ValueError("no more data")
     if way == "bypassed" and step > 1:
         ddp.module(torch.ones(2, 8) * (rank + 1)).sum().backward()
     else:
@@ -29,7 +31,7 @@ dist.barrier()
 """
 
 
-@pytest.mark.parametrize("way", ["healthy", "bypassed"])
+@pytest.mark.parametrize("way", ["healthy", "bypassed", "raises"])
 def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -42,9 +44,12 @@ def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
         for rank in (0, 1)
     ]
     said = [one.communicate(timeout=120)[1] for one in ranks]
-    assert [one.returncode for one in ranks] == [0, 0]
+    assert [one.returncode for one in ranks] == ([1, 1] if way == "raises" else [0, 0])
     lines = [line for line in said[0].splitlines() if line.startswith("ddpviz:")]
     assert "ddpviz:" not in said[1]
+    if way == "raises":  # nothing caught it, and no `with` was around it
+        assert lines[0] == "ddpviz: failure, since step 3: rank 1 failed: ValueError: no more data"
+        return
     if way == "healthy":
         assert lines == []
         return

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ddpviz
-from ddpviz.events import Clock, DeviceClock, Flag, Kind
+from ddpviz.events import Clock, DeviceClock, Ended, Failure, Flag, Kind
 from ddpviz.recording import Recording
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
@@ -78,6 +78,7 @@ def train(
     if level == "detail":  # as where the module itself is on a device
         for state in recorder.states():
             recorder._ready_on_device.watch(state)
+    modules[0].state_dict()  # a note, which has nothing of the device
     scenarios.train("plain", rank, modules, STEPS, first=2)
     unresolved = recorder.collectives.pending
     begin = time.monotonic()
@@ -177,6 +178,77 @@ def test_at_level_detail_it_is_known_when_gradients_were_there(tmp_path: Path) -
     assert buckets["full_ns"].notna().all() and (buckets["filling_ms"] >= 0).all()
     assert (buckets["full_ns"] <= buckets["launched_ns"]).all()
     assert (buckets["head_of_line_ms"] >= 0).all()
+
+
+class Lost(Behind):
+    """A device that fails after a while: whatever is asked of it then raises."""
+
+    def __init__(self) -> None:
+        super().__init__(LAG_NS)
+        self.lost = False
+
+    def record(self) -> Any:
+        self._check()
+        return Broken(super().record().at_ns, self)
+
+    def anchor(self) -> Any:
+        self._check()
+        return Broken(super().anchor().at_ns, self)
+
+    def _check(self) -> None:
+        if self.lost:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken(Passed):
+    """An event of a device that fails."""
+
+    device: Lost
+
+    def query(self) -> bool:
+        self.device._check()
+        return time.time_ns() >= self.at_ns
+
+
+def lose(rank: int, world_size: int, out: str) -> str:
+    """The device fails in a forward, and training with it."""
+    from ddpviz.probe.device_times import DeviceTimes
+
+    modules = scenarios.build("plain")
+    events = Lost()
+    attachment = ddpviz.attach(modules[0], out)
+    recorder = attachment.recorder
+    recorder.follow_device(
+        DeviceTimes(events, recorder.write_rows, recorder.note, rank, "a device that fails")
+    )
+    scenarios.train("plain", rank, modules, STEPS)
+
+    def fail(*_: Any) -> None:
+        events.lost = True
+        raise RuntimeError("the forward's own error")
+
+    handle = modules[0].module.register_forward_hook(fail)
+    try:
+        with attachment:
+            scenarios.train("plain", rank, modules, 1, first=STEPS)
+    except RuntimeError as error:
+        said = str(error)
+    handle.remove()
+    scenarios.train("plain", rank, modules, 1, first=STEPS)  # nothing is patched any more
+    return said
+
+
+def test_a_device_that_fails_takes_nothing_with_it(tmp_path: Path) -> None:
+    said = run_ranks(lose, 2, str(tmp_path / "run"))
+    assert said == ["the forward's own error"] * 2
+    recording = ddpviz.load(tmp_path / "run")
+    assert len(of(recording, Kind.STEP)) == STEPS
+    failed = [note.message for note in recording.notes(Failure)]
+    assert failed == ["RuntimeError: the forward's own error"] * 2
+    assert len(recording.notes(Ended)) == 2
+    (forward,) = of(recording, Kind.FORWARD)[-1:]
+    assert forward["flags"] & Flag.FAILED and forward["clock"] == Clock.HOST
 
 
 def test_a_device_that_never_comes_loses_nothing_and_holds_nobody_up(tmp_path: Path) -> None:
