@@ -25,8 +25,8 @@ import torch.multiprocessing as mp
 
 from ddpviz.engines.workloads import WORKLOADS
 
-#: Steps of a block: long enough to hold several flushes (100 ms each).
-STEPS = {"mlp": 60, "resnet": 6, "gpt": 12}
+#: Steps of a block: some seconds, so that what a recorder costs once is not a step's cost.
+STEPS = {"mlp": 200, "resnet": 30, "gpt": 60}
 VARIANTS = ("bare", "recorded", "bare again", "torch.profiler")
 
 

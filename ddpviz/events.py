@@ -613,7 +613,8 @@ class Stall:
     """A rank is in a collective, or out of any and silent, for longer than the watch's limit.
 
     ``since_ns``: the collective's launch, else the last time something was recorded; the first
-    note comes at the limit, the next ones after twice, four times, … as long. ``group``,
+    note comes at the limit, the next ones after twice, four times, … as long, or when the thread is
+    at another line. ``group``,
     ``sequence``: of the oldest open collective; :data:`NO_GROUP` and -1 for none. ``device``: what
     NCCL's flight recorder says of it, "" where there is none. ``stack``: of the training thread,
     the innermost call first.

@@ -38,10 +38,11 @@ class StallWatch:
         self._written = -1
         self._heard_ns = 0
         self._told: tuple[int, int] = (0, 0)  # since when, and how long it was when last noted
+        self._at: StackLine | None = None  # the line that was noted last
 
     def look(self, at_once: bool = False) -> None:
-        """Note a stall where there is one, each time it has lasted twice as long. ``at_once``:
-        whatever the rank is in, and however short."""
+        """Note a stall where there is one; again when it has lasted twice as long, or when the
+        thread is at another line than a while ago. ``at_once``: whatever it is, however short."""
         if not self.limit_ns and not at_once:
             return
         recorder, now_ns = self._recorder, time.time_ns()
@@ -53,10 +54,15 @@ class StallWatch:
             since_ns = self._heard_ns
         lasted_ns = now_ns - since_ns
         told_since_ns, told_ns = self._told
-        due_ns = 2 * told_ns if told_since_ns == since_ns else self.limit_ns
+        again = told_since_ns == since_ns
+        due_ns = told_ns + max(self.limit_ns, told_ns // 4) if again else self.limit_ns
         if lasted_ns < due_ns and not at_once:
             return
-        self._told = (since_ns, lasted_ns)
+        stack = stack_of(self.thread)
+        at = stack[0] if stack else None
+        if again and at == self._at and lasted_ns < 2 * told_ns and not at_once:
+            return
+        self._told, self._at = (since_ns, lasted_ns), at
         recorder.note(
             Stall(
                 recorder.rank,
@@ -66,7 +72,7 @@ class StallWatch:
                 group,
                 sequence,
                 recorder.collectives.on_device(group, sequence),
-                stack_of(self.thread),
+                stack,
             )
         )
 

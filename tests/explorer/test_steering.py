@@ -199,7 +199,7 @@ def test_a_straggler_is_named_while_the_others_wait(front: Front, session: str) 
     front.request("set", session=session, values={"delay_ms": {"0": 0, "1": 2000}})
     front.request("start", session=session)
     state = until_state(front, status="waiting")
-    assert "for rank 1" in state["reason"], state
+    assert "rank 1 has not entered it" in state["reason"], state
     assert any(one["state"].startswith("in ") for one in state["ranks"])
     front.request("set", session=session, values={"delay_ms": {"0": 0, "1": 0}})
     until_state(front, status="training")

@@ -98,7 +98,8 @@ class Scene:
         stall = self.stalls.get(rank)
         if stall is not None and stall.sequence < 0:
             for_s = (self.now_ns - stall.since_ns) / 1e9
-        return RankWaiting(rank, state, "", -1, max(for_s, 0.0), "", self._line(rank, state), ())
+        line = self._line(rank, state, int(call["begin_ns"]))
+        return RankWaiting(rank, state, "", -1, max(for_s, 0.0), "", line, ())
 
     def _inside(self, call: np.void, state: str) -> RankWaiting:
         rank = int(call["rank"])
@@ -110,7 +111,7 @@ class Scene:
             int(call["bytes"]),
             max(for_s, 0.0),
             self._on_device(call),
-            self._line(rank, state),
+            self._line(rank, state, int(call["begin_ns"])),
             self._parameters(call),
         )
 
@@ -119,10 +120,11 @@ class Scene:
         same = stall is not None and stall.group == call["group"]
         return stall.device if stall and same and stall.sequence == call["sequence"] else ""
 
-    def _line(self, rank: int, state: str) -> StackLine | None:
-        """Of the last stall, unless the rank has gone on since."""
+    def _line(self, rank: int, state: str, since_ns: int) -> StackLine | None:
+        """Of the last stall, where that was while others waited already (``since_ns``), and the
+        rank has not gone on since."""
         stall = self.stalls.get(rank)
-        if stall is None or state in ("failed", "had ended"):
+        if stall is None or state in ("failed", "had ended") or stall.time_ns < since_ns:
             return None
         mine = self.source.records(ranks=rank)
         if len(mine) and int(mine["begin_ns"].max()) > stall.time_ns:
