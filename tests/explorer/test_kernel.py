@@ -37,8 +37,10 @@ print(len(registry.subjects()))
 """
 #: A cell that lets other threads in only where Python does so by itself, until it is interrupted.
 COMPUTING = """
-try:
+def compute():
     while True: sum(range(99))
+try:
+    compute()
 except KeyboardInterrupt:
     pass
 """

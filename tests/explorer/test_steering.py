@@ -111,8 +111,11 @@ def test_buffer_sync_off_and_the_broadcasts_vanish(front: Front, session: str) -
     assert switch(front, session, "forward_sync_buffers")["value"] is False
     update = until_view(front, "buffers", lambda one: "no buffer was broadcast" in one["title"])
     assert "is off" in update["title"]
-    marks = update["sources"]["marks"]["time"]
-    assert any("forward_sync_buffers=False" in text for text in marks)
+
+    def marked(one: Any) -> bool:  # once the step that the change belongs to is over
+        return any("forward_sync_buffers=False" in text for text in one["sources"]["marks"]["time"])
+
+    until_view(front, "buffers", marked)
     front.request("set", session=session, values={"forward_sync_buffers": True})
 
 
