@@ -57,6 +57,6 @@ class Sampled:
 
 def sampled(source: Source, steps: int, last: int | None = None) -> Sampled:
     """The last so many sampled steps, up to ``last`` where it is given."""
-    every = {note.step for note in source.notes(Fingerprints)}
+    every = {note.step for note in source.notes(Fingerprints) if note.step >= 0}  # no initial ones
     found = sorted(step for step in every if last is None or step <= last)
     return Sampled(source, tuple(found[-steps:]), len(found) <= steps)
