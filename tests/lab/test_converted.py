@@ -21,6 +21,8 @@ nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("nbconvert")
 
+#: The first test of a notebook runs it: part 3 takes minutes where others want the cores too.
+pytestmark = pytest.mark.timeout(900)
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 TEMPLATES = Path(export_notebook.__file__).parent / "templates"
 
