@@ -14,7 +14,12 @@ from tests.lab.conftest import Lab
 from tests.lab.notebooks import PARTS
 from tests.lab.page import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    needs_chromium,
+]
 
 _CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
 #: Every cell has run, or one failed.
