@@ -13,7 +13,7 @@ export class WaitingTable {
     const heads = ['rank', '', 'collective', 'for', 'at'];
     this.node = element(
       'div',
-      { class: 'ddpviz-waiting' },
+      { class: 'ddpviz-hang' },
       element(
         'table',
         { attributes: { 'aria-label': 'Who waits for whom' } },
