@@ -1,66 +1,23 @@
+import { FoundNote } from './act';
 import type { Comparer } from './comparer';
-import { element, once, show } from './dom';
-import { Endings } from './emitter';
+import { element } from './dom';
 import type { Compared, Json, Unit, Values } from './protocol';
 
-/** What a comparison found: its verdict and its table, until it is dismissed. */
-export class ComparedNote {
-  readonly node: HTMLElement;
-
-  private readonly _endings = new Endings();
-  private _shown: Compared | null = null;
-
-  constructor(private readonly _comparer: Comparer) {
-    this.node = element('section', {
-      class: 'ddpviz-compared',
-      attributes: {
-        role: 'status',
-        'aria-label': 'What the comparison found',
-        tabindex: '-1'
-      }
-    });
-    this._endings.add(
-      _comparer.changed.subscribe(() => {
-        this._draw();
-      })
-    );
-    this._draw();
-    show(this.node, this._shown !== null);
+/** What a comparison found: its verdict and its table. */
+export class ComparedNote extends FoundNote<Compared> {
+  constructor(comparer: Comparer) {
+    super(comparer, 'ddpviz-compared', 'What the comparison found');
+    this.draw();
   }
 
-  dispose(): void {
-    this._endings.end();
-  }
-
-  private _draw(): void {
-    const { found } = this._comparer;
-    if (found === this._shown) {
-      return;
-    }
-    this._shown = found;
-    show(this.node, found !== null);
-    this.node.replaceChildren(...(found === null ? [] : this._parts(found)));
-  }
-
-  private _parts(found: Compared): HTMLElement[] {
-    const dismiss = once(() => {
-      this._comparer.dismiss();
-    });
+  protected override _parts(found: Compared): HTMLElement[] {
     return [
       element('p', {}, element('strong', {}, `${sentence(found.verdict)}.`)),
       element('div', { class: 'ddpviz-compared-table' }, table(found)),
       element(
         'div',
         { class: 'ddpviz-row' },
-        element(
-          'button',
-          {
-            class: 'ddpviz-button',
-            attributes: { type: 'button' },
-            on: { click: dismiss }
-          },
-          'Dismiss'
-        ),
+        this._dismiss(),
         element(
           'span',
           { class: 'ddpviz-quiet' },

@@ -1,16 +1,8 @@
 import type { SessionClient } from './client';
 import { whyNotCompare } from './comparer';
-import {
-  element,
-  isDisabled,
-  keepKeys,
-  newId,
-  once,
-  setReason,
-  setText,
-  show
-} from './dom';
+import { element, isDisabled, keepKeys, once, setReason, show } from './dom';
 import { Endings } from './emitter';
+import { Fold } from './fold';
 import type { Choice, Comparable } from './protocol';
 import { messageOf } from './transport';
 
@@ -30,13 +22,12 @@ export class Comparisons {
   readonly toggle: HTMLButtonElement;
   readonly node: HTMLElement;
 
+  private readonly _fold: Fold;
   private readonly _modes: HTMLElement;
   private readonly _backend: HTMLSelectElement;
   private readonly _rounds: HTMLInputElement;
   private readonly _run: HTMLButtonElement;
   private readonly _settings: HTMLElement;
-  private readonly _said: HTMLElement;
-  private readonly _problem: HTMLElement;
   private readonly _endings = new Endings();
   private _boxes: HTMLInputElement[] = [];
   private _reading = false;
@@ -45,25 +36,19 @@ export class Comparisons {
 
   constructor(private readonly _client: SessionClient) {
     const { comparer } = _client;
-    const id = newId('comparisons');
-    this.toggle = element(
-      'button',
+    this._fold = new Fold(
       {
-        class: 'ddpviz-button ddpviz-comparisons-toggle',
+        name: 'comparisons',
+        text: 'Compare',
         title: 'The same model in several compile modes, measured side by side',
-        attributes: {
-          type: 'button',
-          'aria-expanded': 'false',
-          'aria-controls': id
-        },
-        on: {
-          click: once(() => {
-            this._unfold(this.node.hidden);
-          })
-        }
+        label: 'Comparison of compile modes'
       },
-      'Compare'
+      open => {
+        this._turned(open);
+      }
     );
+    this.toggle = this._fold.toggle;
+    this.node = this._fold.node;
     this._modes = element('div', {
       class: 'ddpviz-comparison-modes',
       attributes: { role: 'group', 'aria-label': 'Modes to compare' }
@@ -86,12 +71,11 @@ export class Comparisons {
         }
       })
     );
-    const said = newId('comparison');
     this._run = element(
       'button',
       {
         class: 'ddpviz-button ddpviz-mod-accept',
-        attributes: { type: 'button', 'aria-describedby': said },
+        attributes: { type: 'button', 'aria-describedby': this._fold.said.id },
         on: {
           click: once(() => {
             if (!isDisabled(this._run)) {
@@ -110,26 +94,12 @@ export class Comparisons {
       element('label', {}, 'rounds ', this._rounds),
       this._run
     );
-    this._said = element('p', {
-      class: 'ddpviz-quiet',
-      attributes: { id: said, 'aria-live': 'polite' }
-    });
-    this._problem = element('p', {
-      class: 'ddpviz-problem',
-      attributes: { role: 'alert' }
-    });
-    this.node = element(
-      'section',
-      {
-        class: 'ddpviz-comparisons',
-        attributes: { id, 'aria-label': 'Comparison of compile modes' }
-      },
+    this.node.append(
       this._modes,
       this._settings,
-      this._said,
-      this._problem
+      this._fold.said,
+      this._fold.problem
     );
-    this.node.hidden = true;
     this._endings.add(
       _client.changed.subscribe(() => {
         this._draw();
@@ -145,9 +115,7 @@ export class Comparisons {
     this._endings.end();
   }
 
-  private _unfold(open: boolean): void {
-    show(this.node, open);
-    this.toggle.setAttribute('aria-expanded', String(open));
+  private _turned(open: boolean): void {
     this._missing = '';
     if (open) {
       this._boxes = []; // What can be compared depends on what is loaded by now.
@@ -201,12 +169,8 @@ export class Comparisons {
 
   /** What was found is told elsewhere; what went wrong is told in the fold, which stays. */
   private _changed(): void {
-    if (this._client.comparer.found !== null && !this.node.hidden) {
-      const focused = this.node.contains(document.activeElement);
-      this._unfold(false);
-      if (focused) {
-        this.toggle.focus({ preventScroll: true });
-      }
+    if (this._client.comparer.found !== null && !this._fold.folded) {
+      this._fold.close();
     }
     this._draw();
   }
@@ -219,16 +183,15 @@ export class Comparisons {
     const none = this._boxes.length === 0;
     // A rank is asked, so it has to wait until the session is idle.
     const due = none && this._missing === '' && !this._reading;
-    if (due && why === null && !this.node.hidden) {
+    if (due && why === null && !this._fold.folded) {
       void this._read();
     }
     const lacks = none ? 'they are not read yet' : this._lacks();
     setReason(this._run, why ?? lacks);
     show(this._modes, !none);
     show(this._settings, !none);
-    setText(this._said, this._words(why, none ? null : lacks));
-    setText(this._problem, comparer.problem);
-    show(this._problem, comparer.problem !== '');
+    this._fold.say(this._words(why, none ? null : lacks));
+    this._fold.fail(comparer.problem);
   }
 
   private _lacks(): string | null {

@@ -1,15 +1,8 @@
 import type { SessionClient } from './client';
 import { whyNotDemonstrate } from './demonstrator';
-import {
-  element,
-  isDisabled,
-  newId,
-  once,
-  setReason,
-  setText,
-  show
-} from './dom';
+import { element, isDisabled, once, setReason, show } from './dom';
 import { Endings } from './emitter';
+import { Fold } from './fold';
 import type { Demonstration, DemonstrationFamily } from './protocol';
 import { viewLabel } from './protocol';
 import { messageOf } from './transport';
@@ -19,11 +12,10 @@ export class Demonstrations {
   readonly toggle: HTMLButtonElement;
   readonly node: HTMLElement;
 
+  private readonly _fold: Fold;
   private readonly _choice: HTMLSelectElement;
   private readonly _about: HTMLElement;
   private readonly _run: HTMLButtonElement;
-  private readonly _said: HTMLElement;
-  private readonly _problem: HTMLElement;
   private readonly _endings = new Endings();
   private _known = new Map<string, Demonstration>();
   private _reading = false;
@@ -32,25 +24,19 @@ export class Demonstrations {
 
   constructor(private readonly _client: SessionClient) {
     const { demonstrator } = _client;
-    const id = newId('demonstrations');
-    this.toggle = element(
-      'button',
+    this._fold = new Fold(
       {
-        class: 'ddpviz-button ddpviz-demonstrations-toggle',
+        name: 'demonstrations',
+        text: 'Demonstrations',
         title: 'Small set-ups that make one fact about DDP visible',
-        attributes: {
-          type: 'button',
-          'aria-expanded': 'false',
-          'aria-controls': id
-        },
-        on: {
-          click: once(() => {
-            this._unfold(this.node.hidden);
-          })
-        }
+        label: 'Demonstrations'
       },
-      'Demonstrations'
+      open => {
+        this._turned(open);
+      }
     );
+    this.toggle = this._fold.toggle;
+    this.node = this._fold.node;
     this._choice = element('select', {
       class: 'ddpviz-input',
       attributes: { 'aria-label': 'Demonstration' },
@@ -64,12 +50,11 @@ export class Demonstrations {
       class: 'ddpviz-demonstration-about',
       attributes: { 'aria-live': 'polite' }
     });
-    const said = newId('demonstration');
     this._run = element(
       'button',
       {
         class: 'ddpviz-button ddpviz-mod-accept',
-        attributes: { type: 'button', 'aria-describedby': said },
+        attributes: { type: 'button', 'aria-describedby': this._fold.said.id },
         on: {
           click: once(() => {
             if (!isDisabled(this._run)) {
@@ -80,26 +65,12 @@ export class Demonstrations {
       },
       '▶ Run it'
     );
-    this._said = element('p', {
-      class: 'ddpviz-quiet',
-      attributes: { id: said, 'aria-live': 'polite' }
-    });
-    this._problem = element('p', {
-      class: 'ddpviz-problem',
-      attributes: { role: 'alert' }
-    });
-    this.node = element(
-      'section',
-      {
-        class: 'ddpviz-demonstrations',
-        attributes: { id, 'aria-label': 'Demonstrations' }
-      },
+    this.node.append(
       element('div', { class: 'ddpviz-row' }, this._choice, this._run),
-      this._said,
+      this._fold.said,
       this._about,
-      this._problem
+      this._fold.problem
     );
-    this.node.hidden = true;
     this._endings.add(
       _client.changed.subscribe(() => {
         this._draw();
@@ -115,9 +86,7 @@ export class Demonstrations {
     this._endings.end();
   }
 
-  private _unfold(open: boolean): void {
-    show(this.node, open);
-    this.toggle.setAttribute('aria-expanded', String(open));
+  private _turned(open: boolean): void {
     if (open && this._known.size === 0) {
       void this._read();
     }
@@ -197,12 +166,8 @@ export class Demonstrations {
 
   /** What was found is told elsewhere; what went wrong is told in the fold, which stays. */
   private _changed(): void {
-    if (this._client.demonstrator.found !== null && !this.node.hidden) {
-      const focused = this.node.contains(document.activeElement);
-      this._unfold(false);
-      if (focused) {
-        this.toggle.focus({ preventScroll: true });
-      }
+    if (this._client.demonstrator.found !== null && !this._fold.folded) {
+      this._fold.close();
     }
     this._draw();
   }
@@ -225,9 +190,7 @@ export class Demonstrations {
         : why === null
           ? this._missing
           : `No demonstration can run now: ${why}.`;
-    setText(this._said, said);
-    show(this._said, said !== '');
-    setText(this._problem, demonstrator.problem);
-    show(this._problem, demonstrator.problem !== '');
+    this._fold.say(said);
+    this._fold.fail(demonstrator.problem);
   }
 }

@@ -1,15 +1,7 @@
 import type { SessionClient } from './client';
-import {
-  element,
-  isDisabled,
-  keepKeys,
-  newId,
-  once,
-  setReason,
-  setText,
-  show
-} from './dom';
+import { element, isDisabled, keepKeys, once, setReason } from './dom';
 import { Endings } from './emitter';
+import { Fold } from './fold';
 import type { Deck, SlideOffer } from './protocol';
 import { messageOf } from './transport';
 
@@ -31,39 +23,31 @@ export class Slides {
   readonly toggle: HTMLButtonElement;
   readonly node: HTMLElement;
 
+  private readonly _fold: Fold;
   private readonly _choice: HTMLElement;
   private readonly _title: HTMLInputElement;
   private readonly _step: HTMLSelectElement;
   private readonly _theme: HTMLSelectElement;
   private readonly _buttons: readonly HTMLButtonElement[];
-  private readonly _said: HTMLElement;
-  private readonly _problem: HTMLElement;
   private readonly _endings = new Endings();
   private _lines: readonly Line[] = [];
   private _making = false;
   private _told = '';
 
   constructor(private readonly _client: SessionClient) {
-    const id = newId('slides');
-    const said = newId('slides');
-    this.toggle = element(
-      'button',
+    this._fold = new Fold(
       {
-        class: 'ddpviz-button ddpviz-slides-toggle',
+        name: 'slides',
+        text: 'Slides',
         title: 'What was recorded, as a deck of slides that works offline',
-        attributes: {
-          type: 'button',
-          'aria-expanded': 'false',
-          'aria-controls': id
-        },
-        on: {
-          click: once(() => {
-            this._unfold(this.node.hidden);
-          })
-        }
+        label: 'Slides'
       },
-      'Slides'
+      open => {
+        this._turned(open);
+      }
     );
+    this.toggle = this._fold.toggle;
+    this.node = this._fold.node;
     this._choice = element('div', {
       class: 'ddpviz-slides-choice',
       attributes: { role: 'group', 'aria-label': 'Slides' }
@@ -88,7 +72,7 @@ export class Slides {
             type: 'button',
             'data-place': place,
             'data-title': title,
-            'aria-describedby': said
+            'aria-describedby': this._fold.said.id
           },
           on: {
             click: once(() => {
@@ -106,17 +90,7 @@ export class Slides {
         'kernel'
       )
     ];
-    this._said = element('p', {
-      class: 'ddpviz-quiet',
-      attributes: { id: said, 'aria-live': 'polite' }
-    });
-    this._problem = element('p', {
-      class: 'ddpviz-problem',
-      attributes: { role: 'alert' }
-    });
-    this.node = element(
-      'section',
-      { class: 'ddpviz-slides', attributes: { id, 'aria-label': 'Slides' } },
+    this.node.append(
       this._choice,
       element(
         'div',
@@ -126,10 +100,9 @@ export class Slides {
         element('label', {}, 'colours ', this._theme),
         ...this._buttons
       ),
-      this._said,
-      this._problem
+      this._fold.said,
+      this._fold.problem
     );
-    this.node.hidden = true;
     this._endings.add(
       _client.changed.subscribe(() => {
         this._draw();
@@ -142,9 +115,7 @@ export class Slides {
     this._endings.end();
   }
 
-  private _unfold(open: boolean): void {
-    show(this.node, open);
-    this.toggle.setAttribute('aria-expanded', String(open));
+  private _turned(open: boolean): void {
     this._told = '';
     if (open) {
       void this._read();
@@ -156,9 +127,9 @@ export class Slides {
   private async _read(): Promise<void> {
     try {
       this._fill(await this._client.slides());
-      setText(this._problem, '');
+      this._fold.fail('');
     } catch (error) {
-      setText(this._problem, messageOf(error));
+      this._fold.fail(messageOf(error));
     }
     this._draw();
   }
@@ -203,7 +174,7 @@ export class Slides {
     }
     this._making = true;
     this._told = '';
-    setText(this._problem, '');
+    this._fold.fail('');
     this._draw();
     try {
       const chosen = this._lines.filter(({ box }) => box.checked);
@@ -223,7 +194,7 @@ export class Slides {
       }
       this._told = told(deck);
     } catch (error) {
-      setText(this._problem, messageOf(error));
+      this._fold.fail(messageOf(error));
     } finally {
       this._making = false;
       this._draw();
@@ -242,8 +213,7 @@ export class Slides {
         : why === null
           ? ABOUT
           : `No deck can be made now: ${why}.`;
-    setText(this._said, words);
-    show(this._problem, this._problem.textContent !== '');
+    this._fold.say(words);
   }
 
   private _whyNot(): string | null {
