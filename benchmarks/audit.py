@@ -1,30 +1,23 @@
 """What fingerprints cost a training process: CPU time, beside recording without them.
 
-Two gloo ranks train a built-in workload. Blocks of steps alternate between the variants in one
-run, in an order that is shuffled anew each repetition, so that drift of a shared machine hits all
-alike. Per repetition and rank: CPU time of the process (all threads), divided by the block without
-recording of the same repetition. A block of "every 20 steps" is as long as its schedule, so each
-has one sampled step.
+Two gloo ranks, blocks that alternate in one run: see :mod:`benchmarks.interleaved`. A block of
+"every 20 steps" is as long as its schedule, so each has one sampled step.
 
-    python benchmarks/audit.py [--workloads resnet,gpt] [--repetitions 7]
+    python -m benchmarks.audit [--workloads resnet,gpt] [--repetitions 7]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import random
 import statistics
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
-from ddpviz.engines.workloads import WORKLOADS
+from benchmarks.interleaved import measure, ratios
 
 #: Steps of a block: one period of the longest schedule.
 STEPS = 20
@@ -38,12 +31,14 @@ VARIANTS: dict[str, int | None] = {
 }
 
 
-def block(every: int | None, step: Any, ddp: Any, out: Path) -> float:
+def block(
+    workload: str, variant: str, step: Callable[[], None], ddp: Any, out: Path
+) -> dict[str, float]:
     """CPU seconds of one block of steps."""
     from ddpviz.probe import Recorder
     from ddpviz.recording import RankWriter
 
-    recorder = None
+    recorder, every = None, VARIANTS[variant]
     if every is not None:
         rank = dist.get_rank()
         writer = RankWriter(out, rank)
@@ -61,57 +56,20 @@ def block(every: int | None, step: Any, ddp: Any, out: Path) -> float:
     dist.barrier()
     if recorder is not None:
         recorder.close()
-    return cpu
+    return {"cpu_s": cpu}
 
 
-def run(rank: int, workload: str, repetitions: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
+def tell(workload: str, ddp: Any, measured: dict[str, list[dict[str, float]]]) -> None:
+    """A table of ratios."""
+    bare = statistics.median(one["cpu_s"] for one in measured["bare"]) / STEPS
+    parameters = sum(parameter.numel() for parameter in ddp.parameters())
+    print(
+        f"{workload}: {parameters / 1e6:.1f} million parameters, {bare * 1000:.0f} ms of CPU per "
+        f"bare step, {len(measured['bare'])} repetitions of {STEPS} steps",
+        flush=True,
     )
-    build = importlib.import_module(WORKLOADS[workload]).build
-    torch.manual_seed(0)
-    model, batch, loss = build(rank, 2, torch.device("cpu"))
-    ddp = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
-    inputs = batch(0)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(ddp(inputs[0]), inputs).backward()
-        optimizer.step()
-
-    for _ in range(4):
-        step()
-    ratios: dict[str, list[float]] = {name: [] for name in VARIANTS}
-    bare = []
-    shuffle = random.Random(0)
-    for repetition in range(repetitions):
-        order = list(VARIANTS)
-        shuffle.shuffle(order)
-        got = {}
-        for name in order:
-            out = Path(folder) / f"{workload}-{repetition}-{name.replace(' ', '-')}"
-            out.mkdir(exist_ok=True)
-            got[name] = block(VARIANTS[name], step, ddp, out)
-        bare.append(got["bare"] / STEPS)
-        for name in VARIANTS:
-            ratios[name].append(got[name] / got["bare"])
-    if rank == 0:
-        parameters = sum(parameter.numel() for parameter in ddp.parameters())
-        print(
-            f"{workload}: {parameters / 1e6:.1f} million parameters, "
-            f"{statistics.median(bare) * 1000:.0f} ms of CPU per bare step, {repetitions} "
-            f"repetitions of {STEPS} steps",
-            flush=True,
-        )
-        for name in list(VARIANTS)[1:]:
-            low, middle, high = statistics.quantiles(sorted(ratios[name]), n=4)
-            print(
-                f"  {name:15} / bare   CPU {middle:.3f} (quartiles {low:.3f}-{high:.3f})",
-                flush=True,
-            )
-    dist.destroy_process_group()
+    for variant in list(VARIANTS)[1:]:
+        print(f"  {variant:15} / bare   CPU {ratios(measured, variant, 'cpu_s')}", flush=True)
 
 
 def main() -> None:
@@ -119,9 +77,7 @@ def main() -> None:
     parser.add_argument("--workloads", default="resnet,gpt")
     parser.add_argument("--repetitions", type=int, default=7)
     arguments = parser.parse_args()
-    for workload in arguments.workloads.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(run, (workload, arguments.repetitions, folder), nprocs=2)
+    measure(arguments.workloads.split(","), list(VARIANTS), arguments.repetitions, block, tell)
 
 
 if __name__ == "__main__":

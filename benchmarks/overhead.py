@@ -1,40 +1,38 @@
 """What recording costs a training process, beside no recording and beside torch.profiler.
 
-Two gloo ranks train a built-in workload. Blocks of steps alternate between the variants in one
-run, in an order that is shuffled anew each repetition, so that drift of a shared machine hits all
-alike. Per repetition and rank: CPU time of the process (all threads, flush thread included) and
-median step time, each divided by the bare block of the same repetition.
+Two gloo ranks, blocks that alternate in one run: see :mod:`benchmarks.interleaved`. Per repetition
+and rank: CPU time of the process (all threads, flush thread included) and median step time.
 
-    python benchmarks/overhead.py [--workloads mlp,resnet,gpt] [--repetitions 9]
+    python -m benchmarks.overhead [--workloads mlp,resnet,gpt] [--repetitions 9]
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import random
 import statistics
-import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
-from ddpviz.engines.workloads import WORKLOADS
+from benchmarks.interleaved import measure, ratios
 
 #: Steps of a block: some seconds, so that what a recorder costs once is not a step's cost.
 STEPS = {"mlp": 200, "resnet": 30, "gpt": 60}
 VARIANTS = ("bare", "recorded", "bare again", "torch.profiler")
 
 
-def block(variant: str, steps: int, step: Any, ddp: Any, out: Path) -> dict[str, float]:
+def block(
+    workload: str, variant: str, step: Callable[[], None], ddp: Any, out: Path
+) -> dict[str, float]:
     """One block of steps under a variant: CPU seconds, median step seconds, bytes per step."""
     from ddpviz.probe import Recorder
     from ddpviz.recording import RankWriter
 
+    steps = STEPS[workload]
     recorder = profiler = None
     sent_bytes = 0
     if variant == "recorded":
@@ -74,66 +72,19 @@ def block(variant: str, steps: int, step: Any, ddp: Any, out: Path) -> dict[str,
     }
 
 
-def run(rank: int, workload: str, repetitions: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2
+def tell(workload: str, ddp: Any, measured: dict[str, list[dict[str, float]]]) -> None:
+    """A table of ratios."""
+    bare = statistics.median(one["step_s"] for one in measured["bare"])
+    nbytes = statistics.median(one["bytes"] for one in measured["recorded"])
+    print(
+        f"{workload}: {sum(1 for _ in ddp.parameters())} parameters, bare step {bare * 1000:.1f} "
+        f"ms, {len(measured['bare'])} repetitions of {STEPS[workload]} steps, {nbytes:.0f} bytes "
+        "per step and rank",
+        flush=True,
     )
-    build = importlib.import_module(WORKLOADS[workload]).build
-    torch.manual_seed(0)
-    model, batch, loss = build(rank, 2, torch.device("cpu"))
-    ddp = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
-    inputs = batch(0)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(ddp(inputs[0]), inputs).backward()
-        optimizer.step()
-
-    for _ in range(4):
-        step()
-    ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in VARIANTS}
-    sizes = []
-    bare_steps = []
-    shuffle = random.Random(0)
-    for repetition in range(repetitions):
-        order = list(VARIANTS)
-        shuffle.shuffle(order)
-        got = {}
-        for variant in order:
-            out = Path(folder) / f"{workload}-{repetition}"
-            got[variant] = block(variant, STEPS[workload], step, ddp, out)
-        for variant in VARIANTS:
-            ratios[variant].append(
-                (
-                    got[variant]["cpu_s"] / got["bare"]["cpu_s"],
-                    got[variant]["step_s"] / got["bare"]["step_s"],
-                )
-            )
-        sizes.append(got["recorded"]["bytes"])
-        bare_steps.append(got["bare"]["step_s"])
-    if rank == 0:
-        parameters = sum(1 for p in ddp.parameters())
-        print(
-            f"{workload}: {parameters} parameters, bare step "
-            f"{statistics.median(bare_steps) * 1000:.1f} ms, {repetitions} repetitions of "
-            f"{STEPS[workload]} steps, {statistics.median(sizes):.0f} bytes per step and rank",
-            flush=True,
-        )
-        for variant in VARIANTS[1:]:
-            cpu = sorted(pair[0] for pair in ratios[variant])
-            wall = sorted(pair[1] for pair in ratios[variant])
-            print(
-                f"  {variant:15} / bare   CPU {_spread(cpu)}   median step {_spread(wall)}",
-                flush=True,
-            )
-    dist.destroy_process_group()
-
-
-def _spread(values: list[float]) -> str:
-    low, middle, high = statistics.quantiles(values, n=4)
-    return f"{middle:.3f} (quartiles {low:.3f}-{high:.3f})"
+    for variant in VARIANTS[1:]:
+        cpu, wall = (ratios(measured, variant, name) for name in ("cpu_s", "step_s"))
+        print(f"  {variant:15} / bare   CPU {cpu}   median step {wall}", flush=True)
 
 
 def main() -> None:
@@ -141,9 +92,7 @@ def main() -> None:
     parser.add_argument("--workloads", default="mlp,resnet,gpt")
     parser.add_argument("--repetitions", type=int, default=9)
     arguments = parser.parse_args()
-    for workload in arguments.workloads.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(run, (workload, arguments.repetitions, folder), nprocs=2)
+    measure(arguments.workloads.split(","), VARIANTS, arguments.repetitions, block, tell)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,8 @@ def steps(frame: pd.DataFrame) -> str:
         "hidden": f"{HIDDEN}; forward's broadcasts never are",
         "exposed": f"{EXPOSED}\n{SUM}\n{NOT_COUNTED}",
     }
+    if len(mean) > 2:
+        notes["median"] = "without the first two steps, which allocate and rebuild the buckets"
     if frame["enqueued"].any():
         notes["note"] = ON_CUDA
     return "\n\n".join([*parts, "\n".join(_note(name, told) for name, told in notes.items())])

@@ -1,5 +1,3 @@
-import type { BokehRoot } from './bokeh';
-import { bokehOf } from './bokeh';
 import { Comparer } from './comparer';
 import { Demonstrator } from './demonstrator';
 import { Emitter, Endings } from './emitter';
@@ -7,19 +5,14 @@ import type { ViewUpdate } from './frame';
 import { unpack } from './frame';
 import { markFrame } from './marks';
 import type {
-  Deck,
-  DeckAsked,
-  Figure,
   FrameHeader,
-  Prediction,
   SessionState,
-  SlideOffer,
   Status,
-  Switch,
   Values,
   Watch
 } from './protocol';
 import { stepLimits } from './protocol';
+import { Requests } from './requests';
 import type { Selected } from './selection';
 import type { Connection, Transport } from './transport';
 import { messageOf } from './transport';
@@ -57,7 +50,7 @@ const STATE_MS = 1000;
  * All panels of a session share one, so a step or a bucket that is selected in one of them is
  * selected in all.
  */
-export class SessionClient {
+export class SessionClient extends Requests {
   readonly changed = new Emitter<undefined>();
   readonly selection = new Emitter<Selected>();
   readonly demonstrator: Demonstrator = new Demonstrator(this);
@@ -89,10 +82,8 @@ export class SessionClient {
   private _lastAck = 0;
   private _disposed = false;
 
-  constructor(
-    readonly transport: Transport,
-    readonly session: string
-  ) {
+  constructor(transport: Transport, session: string) {
+    super(transport, session);
     const keepAlive = setInterval(() => {
       this._lastWatch = '';
       this._watchSoon();
@@ -354,71 +345,6 @@ export class SessionClient {
   }
 
   // --- what is asked for -------------------------------------------------------------------------
-
-  async figure(view: string): Promise<Figure> {
-    const { result } = await this.transport.request('figure', {
-      session: this.session,
-      view
-    });
-    return result as Figure;
-  }
-
-  /** A text of a view in full. */
-  async read(view: string, key: string): Promise<string> {
-    const { result } = await this.transport.request('read', {
-      session: this.session,
-      view,
-      key
-    });
-    const { text } = result as { text?: unknown };
-    return typeof text === 'string' ? text : '';
-  }
-
-  async slides(): Promise<readonly SlideOffer[]> {
-    const { result } = await this.transport.request('slides', {
-      session: this.session
-    });
-    return result as readonly SlideOffer[];
-  }
-
-  /** The deck, with its bytes where the browser is to keep it. */
-  async deck(
-    asked: DeckAsked
-  ): Promise<{ deck: Deck; bytes: DataView | null }> {
-    const { result, buffers } = await this.transport.request('deck', {
-      session: this.session,
-      ...asked
-    });
-    return { deck: result as Deck, bytes: buffers[0] ?? null };
-  }
-
-  bokeh(version: string): Promise<BokehRoot> {
-    return bokehOf(version, async () => {
-      const { buffers } = await this.transport.request('bokehjs');
-      const [first] = buffers;
-      if (first === undefined) {
-        throw new Error(
-          'The kernel sent no BokehJS: is bokeh installed there?'
-        );
-      }
-      return new TextDecoder().decode(first);
-    });
-  }
-
-  async switches(): Promise<readonly Switch[]> {
-    const { result } = await this.transport.request('switches', {
-      session: this.session
-    });
-    return result as readonly Switch[];
-  }
-
-  async predict(values: Values): Promise<Prediction> {
-    const { result } = await this.transport.request('predict', {
-      session: this.session,
-      values
-    });
-    return result as Prediction;
-  }
 
   /** Returns what it took, "re-wrapped". */
   async set(values: Values): Promise<string> {
