@@ -12,9 +12,8 @@ from ddpviz.engines.compiled import MODES
 from ddpviz.explorer import controls, registry
 from ddpviz.explorer.broadcaster import Client
 from ddpviz.recording import Recording
-from tests.explorer.conftest import connected, running_kernel
+from tests.explorer.acting import front_of, idle_afterwards, until_status
 from tests.explorer.front import Front
-from tests.waiting import until
 
 SESSION = """
 import ddpviz
@@ -25,30 +24,14 @@ session.load("convnet", bucket_cap_mb=1, batch_size=2, image_size=8)
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    with running_kernel() as manager, connected(manager) as client:
-        found = Front(client)
-        found.execute(SESSION, seconds=120)
-        found.subshell = found.new_subshell()
-        found.open()
+    with front_of(SESSION) as found:
         yield found
-        found.execute("session.close()", seconds=60)
 
 
 @pytest.fixture
 def session(front: Front) -> Iterator[str]:
-    """The session's id; idle afterwards."""
-    (state,) = front.request("sessions")
-    yield str(state["session"])
-    front.request("stop", session=state["session"])
-    until_status(front, "idle")
-
-
-def until_status(front: Front, status: str) -> dict[str, Any]:
-    def found() -> dict[str, Any] | None:
-        (state,) = front.request("sessions")
-        return dict(state) if state["status"] == status else None
-
-    return until(found, 60) or {}
+    with idle_afterwards(front) as found:
+        yield found
 
 
 def test_every_mode_of_this_torch_is_offered_and_eager(front: Front, session: str) -> None:

@@ -14,7 +14,7 @@ from ddpviz.explorer import controls, registry
 from ddpviz.explorer.broadcaster import Client
 from ddpviz.recording import Recording
 from ddpviz.views.live_views import VIEWS
-from tests.explorer.conftest import connected, running_kernel
+from tests.explorer.acting import front_of, idle_afterwards, until_status
 from tests.explorer.front import Front
 from tests.waiting import until
 
@@ -27,30 +27,14 @@ session.load("mlp", layers=2)
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    with running_kernel() as manager, connected(manager) as client:
-        found = Front(client)
-        found.execute(SESSION, seconds=120)
-        found.subshell = found.new_subshell()
-        found.open()
+    with front_of(SESSION) as found:
         yield found
-        found.execute("session.close()", seconds=60)
 
 
 @pytest.fixture
 def session(front: Front) -> Iterator[str]:
-    """The session's id; idle afterwards."""
-    (state,) = front.request("sessions")
-    yield str(state["session"])
-    front.request("stop", session=state["session"])
-    until_status(front, "idle")
-
-
-def until_status(front: Front, status: str) -> dict[str, Any]:
-    def found() -> dict[str, Any] | None:
-        (state,) = front.request("sessions")
-        return dict(state) if state["status"] == status else None
-
-    return until(found, 60) or {}
+    with idle_afterwards(front) as found:
+        yield found
 
 
 def shown(front: Front, view: str, step: int) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.lab.conftest import Lab
-from tests.lab.servers import TOKEN
+from tests.lab.servers import TOKEN, notebook
 
 #: The notebook is the current one, and its kernel takes a cell: what is run before may run nothing.
 KERNEL_IS_READY = """(path) => {
@@ -58,3 +61,14 @@ class Page:
         shown = self.page.locator(selector, has_text=text or None).locator("visible=true").first
         shown.wait_for(timeout=1000 * seconds)
         return shown
+
+
+@contextmanager
+def opened(lab: Lab, browser: Any, folder: Path, cells: list[str]) -> Iterator[Page]:
+    """A page with a notebook of these cells, and a picture in the folder of how it was left."""
+    name = f"{folder.name}.ipynb"
+    (lab.root / name).write_text(notebook(cells))
+    page = Page(browser, lab, name)
+    yield page
+    page.page.screenshot(path=str(folder / "last.png"))
+    page.page.close()

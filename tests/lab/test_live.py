@@ -12,8 +12,7 @@ import pytest
 from ddpviz.views.live_views import VIEWS
 from tests.chromium import needs_chromium
 from tests.lab.conftest import Lab
-from tests.lab.page import Page
-from tests.lab.servers import notebook
+from tests.lab.page import Page, opened
 
 pytestmark = [
     pytest.mark.browser,
@@ -40,13 +39,9 @@ _VIEWS = tuple(VIEWS)
 
 @pytest.fixture
 def page(lab: Lab, browser: Any, tmp_path: Path) -> Iterator[Page]:
-    name = f"{tmp_path.name}.ipynb"
     cells = [_SESSION, _BUSY.format(path=str(tmp_path / "end"))]
-    (lab.root / name).write_text(notebook(cells))
-    page = Page(browser, lab, name)
-    yield page
-    page.page.screenshot(path=str(tmp_path / "last.png"))
-    page.page.close()
+    with opened(lab, browser, tmp_path, cells) as page:
+        yield page
 
 
 def apply(page: Page, place: str) -> str:

@@ -11,8 +11,7 @@ import pytest
 
 from tests.chromium import needs_chromium
 from tests.lab.conftest import Lab
-from tests.lab.page import Page
-from tests.lab.servers import notebook
+from tests.lab.page import Page, opened
 
 pytestmark = [
     pytest.mark.browser,
@@ -39,12 +38,8 @@ _READY = "document.documentElement.dataset.deck == 'ready'"
 
 @pytest.fixture
 def page(lab: Lab, browser: Any, tmp_path: Path) -> Iterator[Page]:
-    name = f"{tmp_path.name}.ipynb"
-    (lab.root / name).write_text(notebook([_SESSION]))
-    page = Page(browser, lab, name)
-    yield page
-    page.page.screenshot(path=str(tmp_path / "last.png"))
-    page.page.close()
+    with opened(lab, browser, tmp_path, [_SESSION]) as page:
+        yield page
 
 
 def test_a_deck_is_downloaded_and_saved_while_training_goes_on(
