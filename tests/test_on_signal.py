@@ -45,7 +45,7 @@ def test_it_prints_and_calls_who_was_there_before(
 
 def test_a_handler_in_c_stays(capfd: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryFile() as file:
-        faulthandler.register(signal.SIGUSR1, file=file)
+        faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
         try:
             ours = OnSignal(lambda: "never said")
             os.kill(os.getpid(), signal.SIGUSR1)

@@ -34,5 +34,6 @@ class Source(Protocol):
 
 def whole_of(source: Source) -> Source:
     """The recording that a source is a part of, which it names ``whole``; else itself."""
-    whole: Source = getattr(source, "whole", source)
-    return whole
+    while (whole := getattr(source, "whole", None)) is not None:
+        source = whole
+    return source

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+from ddpviz.analysis.part import Part
+from ddpviz.analysis.source import Source
 from ddpviz.events import NO_MODULE, Kind, Label, Module, Note
 from ddpviz.recording import Recording
 
@@ -14,18 +15,16 @@ _NoteType = TypeVar("_NoteType")
 _Notes = dict[type, list[tuple[int, Any]]]
 
 
-class Excerpt:
+class Excerpt(Part):
     """Records and notes of some steps, and of what was outside of steps; a ``Source``.
 
     ``first``, ``last``: its steps, by the recording's count.
     """
 
     def __init__(
-        self, recording: Recording, records: np.ndarray, notes: _Notes, first: int, last: int
+        self, recording: Source, records: np.ndarray, notes: _Notes, first: int, last: int
     ) -> None:
-        #: What it is a part of.
-        self.whole = recording
-        self._records = records
+        super().__init__(recording, records)
         self._notes = notes
         self.first, self.last = first, last
 
@@ -49,39 +48,16 @@ class Excerpt:
 
     def of(self, step: int) -> Excerpt:
         """One step alone; -1: what was outside of steps."""
-        found = self._records[self._records["step"] == step]
-        return Excerpt(self.whole, found, self._notes, self.first, self.last)
+        return Excerpt(self.whole, self.records(steps=step), self._notes, self.first, self.last)
 
     @property
     def steps(self) -> range:
         """By the recording's count."""
         return range(self.first, self.last + 1)
 
-    @property
-    def ranks(self) -> list[int]:
-        """Ranks heard of."""
-        return self.whole.ranks
-
-    def records(
-        self,
-        kinds: Iterable[int] | int | None = None,
-        ranks: Iterable[int] | int | None = None,
-        steps: Iterable[int] | int | None = None,
-    ) -> np.ndarray:
-        """Records of these kinds, ranks and steps; None means all."""
-        found = self._records
-        for field, wanted in (("kind", kinds), ("rank", ranks), ("step", steps)):
-            if wanted is not None:
-                found = found[np.isin(found[field], _listed(wanted))]
-        return found
-
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
         """Notes of a type, of one rank or all."""
         return [note for of, note in self._notes.get(kind, ()) if rank in (None, of)]
-
-    def label(self, rank: int, id: int, /) -> str:
-        """Text of a label id."""
-        return self.whole.label(rank, id)
 
     def per_step(self, kind: Kind, rank: int = 0, cause: int | None = None) -> list[int]:
         """How many records of a kind (and cause) each step has on a rank."""
@@ -95,7 +71,3 @@ def _belongs(note: Any, modules: set[int], first: int) -> bool:
     module = note.id if isinstance(note, Module) else getattr(note, "module", None)
     step = getattr(note, "step", -1)
     return (module is None or module in modules) and (step < 0 or step >= first)
-
-
-def _listed(values: Iterable[int] | int) -> list[int]:
-    return [int(values)] if isinstance(values, (int, np.integer)) else [int(v) for v in values]

@@ -6,14 +6,13 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from ddpviz.analysis.audit import Finding, Severity, audit, in_order
+from ddpviz.analysis.part import Part
 from ddpviz.events import Fingerprints, Kind, Projections
-from ddpviz.following.window import Window
 from ddpviz.recording import Recording
 
 #: Steps and records that one audit looks at.
@@ -94,7 +93,7 @@ def _stays(one: Finding) -> bool:
     return one.severity <= Severity.FAILURE and one.kind != "hang"
 
 
-class Recent:
+class Recent(Part):
     """A recording's newest steps, what was outside of steps, and the notes to them."""
 
     def __init__(self, recording: Recording) -> None:
@@ -110,30 +109,11 @@ class Recent:
         here = [] if found is None else [found[found["step"] >= first]]
         others = outside[outside["kind"] > Kind.CONSTRUCTION_OPTIONS][-_MOST_RECORDS // 10 :]
         self._first = first
-        self._window = Window(recording, np.concatenate([built, others, *here]), narrow=False)
-        self.whole = recording
-
-    @property
-    def ranks(self) -> list[int]:
-        """Ranks heard of."""
-        return self._window.ranks
-
-    def records(
-        self,
-        kinds: Iterable[int] | int | None = None,
-        ranks: Iterable[int] | int | None = None,
-        steps: Iterable[int] | int | None = None,
-    ) -> np.ndarray:
-        """Those of the newest steps, and outside of any."""
-        return self._window.records(kinds, ranks, steps)
+        super().__init__(recording, np.concatenate([built, others, *here]))
 
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
         """Of what comes with every sampled step, those of the newest, and the initial ones."""
-        found: list[Any] = self._window.notes(kind, rank=rank)
+        found: list[Any] = super().notes(kind, rank=rank)
         if kind is Fingerprints or kind is Projections:
             found = [note for note in found if note.step >= self._first or note.step < 0]
         return cast(list[_NoteType], found)
-
-    def label(self, rank: int, id: int, /) -> str:
-        """Text of a label id."""
-        return self._window.label(rank, id)

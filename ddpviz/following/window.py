@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ddpviz.analysis.tables import among
+from ddpviz.analysis.part import Part
 from ddpviz.events import Configuration, Failure, Module, Plan
 from ddpviz.recording import Recording
 
@@ -18,7 +18,7 @@ _NoteType = TypeVar("_NoteType")
 _OF_MODULE: dict[type, str] = {Module: "id", Plan: "module", Configuration: "module"}
 
 
-class Window:
+class Window(Part):
     """``records`` of a recording, and its notes as far as these records need them."""
 
     def __init__(
@@ -31,35 +31,10 @@ class Window:
     ) -> None:
         """``failures``: those that are told here. ``narrow``: leave out notes of modules that no
         record belongs to."""
-        #: What it is a part of.
-        self.whole = recording
-        self._records = records
+        super().__init__(recording, records)
         self._failures = failures
         self._modules = frozenset(np.unique(records["module"]).tolist()) if narrow else None
         self._notes: dict[tuple[type, int | None], list[Any]] = {}
-
-    @property
-    def ranks(self) -> list[int]:
-        """Ranks heard of, in all of the recording."""
-        return self.whole.ranks
-
-    def records(
-        self,
-        kinds: Iterable[int] | int | None = None,
-        ranks: Iterable[int] | int | None = None,
-        steps: Iterable[int] | int | None = None,
-    ) -> np.ndarray:
-        """Records of these kinds, ranks and steps; None means all of the window."""
-        found = self._records
-        if kinds is not None:
-            found = found[among(found["kind"], *_listed(kinds))]
-        for field, wanted in (("rank", ranks), ("step", steps)):
-            if wanted is not None:
-                values = _listed(wanted)
-                one = len(values) == 1
-                holds = found[field] == values[0] if one else np.isin(found[field], values)
-                found = found[holds]
-        return found
 
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
         """Notes of a type, of one rank or all, in the order they came."""
@@ -73,11 +48,3 @@ class Window:
                 found = [note for note in found if getattr(note, field) in self._modules]
             self._notes[key] = found
         return self._notes[key]
-
-    def label(self, rank: int, id: int, /) -> str:
-        """Text of a label id."""
-        return self.whole.label(rank, id)
-
-
-def _listed(values: Iterable[int] | int) -> list[int]:
-    return [int(values)] if isinstance(values, (int, np.integer)) else [int(v) for v in values]

@@ -165,7 +165,7 @@ def _title(cells: list[Row], source: Sampled) -> str:
 
 def _broken(row: Row, source: Sampled) -> str:
     since = row["since"]
-    before = "" if source.whole or since > source.steps[0] else " or before"
+    before = "" if source.complete or since > source.steps[0] else " or before"
     return f"{_WHATS[row['what']][0]} differ between ranks since step {since}{before}"
 
 
@@ -181,7 +181,7 @@ def _facts(cells: list[Row], source: Sampled) -> tuple[str, ...]:
         told.append("; ".join(part for part in (text, _detail(row)) if part))
     if "buffers" in newest:
         told.append("the buffers at the end of a step are what state_dict() of each rank gives")
-    if not source.whole:
+    if not source.complete:
         told.append(f"older than the last {len(source.steps)} sampled steps is not shown")
     return tuple(told)
 

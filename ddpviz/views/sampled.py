@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
+from ddpviz.analysis.part import Part
 from ddpviz.analysis.source import Source
 from ddpviz.events import Fingerprints
 
@@ -20,39 +17,21 @@ HOW_TO = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """A source with no fingerprints but those of ``steps``. ``whole``: there are no older ones."""
+class Sampled(Part):
+    """A source with no fingerprints but those of ``steps``. ``complete``: there are no older
+    ones."""
 
-    source: Source
-    steps: tuple[int, ...]
-    whole: bool
-
-    @property
-    def ranks(self) -> list[int]:
-        """Ranks heard of."""
-        return self.source.ranks
-
-    def records(
-        self,
-        kinds: Iterable[int] | int | None = None,
-        ranks: Iterable[int] | int | None = None,
-        steps: Iterable[int] | int | None = None,
-    ) -> np.ndarray:
-        """As the source's."""
-        return self.source.records(kinds, ranks, steps)
+    def __init__(self, source: Source, steps: tuple[int, ...], complete: bool) -> None:
+        super().__init__(source)
+        self.steps, self.complete = steps, complete
 
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
         """As the source's, without fingerprints of other steps."""
-        found = self.source.notes(kind, rank=rank)
+        found = super().notes(kind, rank=rank)
         if kind is not Fingerprints:
             return found
         first, last = (self.steps[0], self.steps[-1]) if self.steps else (0, -1)
         return [note for note in found if first <= cast(Any, note).step <= last]
-
-    def label(self, rank: int, id: int, /) -> str:
-        """As the source's."""
-        return self.source.label(rank, id)
 
 
 def sampled(source: Source, steps: int, last: int | None = None) -> Sampled:
