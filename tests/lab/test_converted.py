@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,10 @@ import pytest
 
 from ddpviz.export import notebook as export_notebook
 from tests.chromium import chromium, needs_chromium
-from tests.lab.notebooks import FOLDER, code
+from tests.lab.notebooks import FOLDER, code, executed, read
 
 nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("nbclient")
 pytest.importorskip("nbconvert")
 
 #: The first test of a notebook runs it: part 3 takes minutes where others want the cores too.
@@ -36,16 +34,6 @@ _FIGURES = """() => {
 #: Fits the height: what does not is scrolled to, and nothing is cut at the right.
 _WIDE = """() => [...document.querySelectorAll("section.present:not(.stack)")]
   .filter((one) => one.scrollWidth > one.clientWidth).length"""
-
-
-@functools.cache
-def executed(name: str) -> Any:
-    """The notebook with its outputs and its widgets' state, as it is saved after a run."""
-    notebook = nbformat.read(FOLDER / name, as_version=4)
-    with tempfile.TemporaryDirectory() as folder:
-        resources = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=180, resources=resources).execute()
-    return notebook
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +98,7 @@ def figures_of(notebook: Any) -> int:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_each_heading_begins_a_slide(name: str) -> None:
-    notebook = nbformat.read(FOLDER / name, as_version=4)
+    notebook = read(name)
     kinds = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in notebook.cells]
     assert set(kinds) <= {"slide", "subslide", "-"}
     for cell, kind in zip(notebook.cells, kinds, strict=True):
@@ -120,7 +108,7 @@ def test_each_heading_begins_a_slide(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_is_committed_without_outputs(name: str) -> None:
-    notebook = nbformat.read(FOLDER / name, as_version=4)
+    notebook = read(name)
     nbformat.validate(notebook)
     assert all(not cell.get("outputs") for cell in notebook.cells)
     assert len({cell["id"] for cell in notebook.cells}) == len(notebook.cells)

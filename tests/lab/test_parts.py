@@ -12,64 +12,19 @@ import pytest
 
 from ddpviz.demonstrations import demonstrations
 from ddpviz.explain import claims
-from tests.lab.notebooks import FOLDER, PARTS, chapters, code, prose
+from tests.lab.notebooks import FOLDER, PARTS, chapters, code, executed, prose, read
 
 nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("nbclient")
 
 #: The first test runs all notebooks: minutes on a quiet machine.
 pytestmark = pytest.mark.timeout(1200)
 
-#: Run before the last cell, which ends the session: what the run left in the kernel.
-_FACTS = """
-import json
-
-def extra():
-    if "found" not in globals():
-        return {}
-    graphs = recording.graphs(rank=0)
-    reduces = {role: [int(one) for one in rows["all_reduces"]]
-               for role, rows in graphs.groupby("role") if rows["all_reduces"].any()}
-    synced = found.table.set_index("configuration")["buffers_synced"]
-    return {"all_reduces": reduces, "compared": {name: bool(one) for name, one in synced.items()}}
-
-parts = recording.construction()
-buffers = recording.buffers()
-plans = recording.plans()
-print(json.dumps({
-    "collectives": parts.groupby("construction")["collectives"].sum().tolist(),
-    "whys": sorted(buffers["why"].unique()),
-    "broadcasts": sorted({int(one) for one in buffers["broadcasts"]}),
-    "reasons": sorted(plans["reason"].unique()),
-    "walked": len(recording.notes(ddpviz.events.Walk)),
-    "remarks": [remark for note in recording.notes(ddpviz.events.Walk, rank=0)
-                for remark in recording.walk(note.step).remarks],
-    "replicas": {what: [bool(one) for one in rows["equal"]]
-                 for what, rows in recording.replicas().groupby("what")},
-    "missing": recording.missing,
-    **extra(),
-}))
-"""
-
-
-def read(name: str) -> Any:
-    return nbformat.read(FOLDER / name, as_version=4)
-
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All notebooks with their outputs, and what was asked before the end under "facts"."""
-    nbclient = pytest.importorskip("nbclient")
-    found: dict[str, Any] = {}
-    for name in PARTS:
-        notebook = read(name)
-        notebook.cells.insert(-1, nbformat.v4.new_code_cell(_FACTS))
-        folder = str(tmp_path_factory.mktemp("parts"))
-        resources = {"metadata": {"path": folder}}
-        nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
-        asked = notebook.cells.pop(-2)
-        notebook.metadata["facts"] = json.loads(asked.outputs[-1]["text"])
-        found[name] = notebook
-    return found
+def ran() -> dict[str, Any]:
+    """The parts with their outputs."""
+    return {name: executed(name) for name in PARTS}
 
 
 @pytest.mark.parametrize("name", PARTS)
