@@ -15,6 +15,7 @@ from ddpviz.explorer import frames, states
 from ddpviz.following.auditing import Auditor
 from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
+from ddpviz.views.flags import flagged
 from ddpviz.views.live import LiveFigure, Moment, Picture, no_steps
 from ddpviz.views.live_views import VIEWS
 
@@ -99,13 +100,14 @@ class Subject:
         shown = self.shown(step)
         number, history = self.follower.history()
         changes = tuple(change for change in history.changes if change.step == shown)
+        flags = flagged(self.auditor.known, shown)
         found: dict[str, Version] = {}
         for view in views:
             basis = VIEWS[view].basis
             if not VIEWS[view].of_step:
                 found[view] = None, number
             elif basis is None:
-                found[view] = self.version_of(shown), changes
+                found[view] = self.version_of(shown), (*changes, *flags)
             else:
                 of = basis(self.follower.moment(shown, "", 0).source)
                 found[view] = states.hint_of(self) if shown is None else "", of
@@ -130,7 +132,9 @@ class Subject:
                 if known is None or known[0] != version:
                     if moment is None:
                         hint = states.hint_of(self) or "nothing recorded yet"
-                        moment = self.follower.moment(shown, hint, 0)
+                        moment = dataclasses.replace(
+                            self.follower.moment(shown, hint, 0), findings=self.auditor.known
+                        )
                     if len(self._pictures) > _MOST_PICTURES:
                         self._pictures.clear()
                     here = dataclasses.replace(moment, width_px=width)

@@ -44,6 +44,12 @@ class Auditor:
         self._running = False
         self._complained = False
 
+    @property
+    def known(self) -> tuple[Finding, ...]:
+        """The last ones, as they are."""
+        with self._lock:
+            return self._found
+
     def findings(self, version: object) -> tuple[Finding, ...]:
         """The last ones known, at once. ``version``: differs whenever more was recorded."""
         with self._lock:

@@ -24,7 +24,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from ddpviz.views.columns import Columns
-from ddpviz.views.legend import add_legend
+from ddpviz.views.legend import FLAG, add_legend
 from ddpviz.views.look import FONT, HATCH, add_tools, quiet_axes, themed_texts
 from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.rows import Rows
@@ -94,7 +94,7 @@ def step_figure(rows: Rows) -> StepFigure:
     drawn = _draw(plot, sources)
     _axes(plot, rows)
     zoom = BoxZoomTool(dimensions="width")
-    add_tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks")], zoom)
+    add_tools(plot, [drawn[name] for name in (*SPANS, "exposed", "ticks", "marks", "flags")], zoom)
     plot.toolbar.active_drag = zoom
     drawn |= add_legend(plot, rows, sources, _HATCH)
     return StepFigure(plot, sources, {name: renderer.glyph for name, renderer in drawn.items()})
@@ -129,6 +129,7 @@ def _draw(plot: figure, sources: dict[str, ColumnDataSource]) -> dict[str, Glyph
     glyphs[_HATCHED] = Quad(**edges, fill_color=None, line_color=None, **_HATCH)
     glyphs["ticks"] = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.25)
     glyphs["marks"] = Scatter(x="x", y="top", marker="diamond", size=11)
+    glyphs["flags"] = Scatter(x="x", y="top", **FLAG)
     glyphs["labels"] = Text(
         x="x",
         y="y",
@@ -173,6 +174,7 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
     glyphs = drawn.glyphs
     box = {"fill_color": theme.exposed_fill, "line_color": theme.exposed_line}
     mark = {"fill_color": theme.text, "line_color": theme.background}
+    flag = {"fill_color": theme.wrong, "line_color": theme.background}
     pairs: list[tuple[Any, dict[str, Any]]] = [
         *themed_texts(plot, theme),
         (plot.xgrid[0], {"grid_line_color": theme.grid}),
@@ -182,6 +184,8 @@ def themed(drawn: StepFigure, theme: Theme) -> list[tuple[Any, dict[str, Any]]]:
         (glyphs["key exposed"], box),
         (glyphs["marks"], mark),
         (glyphs["key marks"], mark),
+        (glyphs["flags"], flag),
+        (glyphs["key flags"], flag),
         (glyphs["key ticks"], {"hatch_color": theme.tick}),
         (glyphs["key derived"], {"hatch_color": theme.text, "line_color": theme.quiet_text}),
     ]

@@ -24,12 +24,15 @@ from ddpviz.views.palette import SPANS
 from ddpviz.views.rows import Rows
 
 #: Entries that are no span: what stands in the source of that name, and hatched spans.
-_OTHERS = {
+OTHERS = {
     "ticks": "gradient ready",
     "exposed": "exposed communication",
     "marks": "other collective or rebuild",
+    "flags": "what the audit found",
     "derived": "hatched: derived",
 }
+#: Points down at what it flags.
+FLAG: dict[str, Any] = {"marker": "inverted_triangle", "size": 12}
 #: BokehJS lays a legend out in a grid; as wide as the frame, it may wrap instead.
 _STYLE = """
 .bk-grid {
@@ -43,6 +46,7 @@ const has = {
   ticks: sources.ticks.get_length() > 0,
   exposed: sources.exposed.get_length() > 0,
   marks: sources.marks.get_length() > 0,
+  flags: sources.flags.get_length() > 0,
   derived: Array.from(sources.spans.data.hatch ?? []).includes("/"),
 }
 for (const kind of sources.spans.data.kind ?? []) {
@@ -60,8 +64,8 @@ def entries() -> dict[str, str]:
     found = {kind: label for kind, (_, label) in SPANS.items()}
     before = list(found)
     at = before.index("filling") + 1  # its ticks follow it
-    names = [*before[:at], "ticks", *before[at:], "exposed", "marks", "derived"]
-    return {name: found.get(name) or _OTHERS[name] for name in names}
+    names = [*before[:at], "ticks", *before[at:], "exposed", "marks", "flags", "derived"]
+    return {name: found.get(name) or OTHERS[name] for name in names}
 
 
 def drawn_in(rows: Rows) -> set[str]:
@@ -77,7 +81,7 @@ def drawn_of(sources: Mapping[str, Columns]) -> set[str]:
 
 
 def _named(tables: Mapping[str, Columns]) -> set[str]:
-    others = {name for name in ("ticks", "exposed", "marks") if len(tables[name]["head"])}
+    others = {name for name in ("ticks", "exposed", "marks", "flags") if len(tables[name]["head"])}
     return others | set(tables["spans"]["kind"])
 
 
@@ -108,6 +112,7 @@ def add_legend(
         hatch_weight=1.25,
     )
     glyphs["marks"] = Scatter(x="x", y="x", marker="diamond", size=11)
+    glyphs["flags"] = Scatter(x="x", y="x", **FLAG)
     texts, here = entries(), drawn_in(rows)
     renderers = {name: plot.add_glyph(nowhere, glyphs[name], name=f"key {name}") for name in texts}
     items = {

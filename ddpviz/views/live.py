@@ -14,6 +14,7 @@ import pandas as pd
 from bokeh.models import ColumnDataSource, FixedTicker, LegendItem
 from bokeh.plotting import figure
 
+from ddpviz.analysis.audit import Finding
 from ddpviz.analysis.source import Source
 from ddpviz.views.columns import Columns
 from ddpviz.views.palette import DARK, LIGHT, Theme
@@ -67,7 +68,8 @@ class Moment:
 
     ``source``: the records of ``step``, and the notes that they need. ``step``: None where nothing
     was recorded yet; ``hint`` says then what to do. ``width_px``: of the figure in the browser.
-    ``outside``: gives what was recorded outside of steps, as constructions.
+    ``outside``: gives what was recorded outside of steps, as constructions. ``findings``: what the
+    audit has found up to now.
     """
 
     source: Source
@@ -76,6 +78,7 @@ class Moment:
     hint: str = "nothing recorded yet"
     width_px: int = 1100
     outside: Callable[[], Source] | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from base64 import b64encode
 from html import escape
 from typing import Any
 
+from ddpviz.views.legend import OTHERS
 from ddpviz.views.live import Picture, title_text
 from ddpviz.views.palette import DARK, LIGHT, SPANS, Theme
 
@@ -69,6 +70,8 @@ def svg(picture: Picture) -> str:
     for row in _rows(picture.sources["marks"]):
         x, y = place.x(row["x"]), place.y(row["top"])
         parts.append(f'<path d="M{x:.1f} {y - 5:.1f}l4 5l-4 5l-4 -5z"/>')
+    for row in _rows(picture.sources["flags"]):
+        parts.append(_flag(place.x(row["x"]), place.y(row["top"]), theme))
     for row in _rows(picture.sources["labels"]):
         anchor = {"center": "middle", "right": "end"}.get(row["align"], "start")
         lower = 4 if row["baseline"] == "middle" else 0
@@ -99,6 +102,7 @@ def _rules(theme: Theme) -> str:
         ".exposed": {"fill": theme.exposed_fill, "stroke": theme.exposed_line},
         ".tick": {"stroke": theme.tick},
         ".length": {"fill": theme.exposed_text},
+        ".flag": {"fill": theme.wrong},
         ".grid": {"stroke": theme.grid},
     }
     return "".join(
@@ -162,13 +166,19 @@ def _legend(picture: Picture, theme: Theme) -> list[str]:
     ]
     if len(picture.sources["exposed"]["left"]):
         box = f'class="exposed" fill="{theme.exposed_fill}" stroke="{theme.exposed_line}"'
-        keys.append((box, "exposed communication"))
+        keys.append((box, OTHERS["exposed"]))
     parts, x = [], 12.0
     for look, label in keys:
         parts.append(f'<rect x="{x:.1f}" y="33" width="12" height="12" {look}/>')
         parts.append(_text(x + 16, 43, label))
         x += _KEY_PX + _LETTER_PX * len(label)
+    if len(picture.sources["flags"]["x"]):
+        parts += [_flag(x + 6, 39, theme), _text(x + 16, 43, OTHERS["flags"])]
     return parts
+
+
+def _flag(x: float, y: float, theme: Theme) -> str:
+    return f'<path d="M{x - 6:.1f} {y - 5:.1f}h12l-6 10z" class="flag" fill="{theme.wrong}"/>'
 
 
 def _grid(picture: Picture, place: _Place, theme: Theme) -> list[str]:

@@ -38,7 +38,8 @@ def picture(moment: Moment) -> Picture:
         return _pictured(_nothing(moment.hint), "", moment.width_px)
     before = [change.text for change in moment.history.changes if change.step == moment.step]
     remark = f"configured before this step: {'; '.join(before)}" if before else ""
-    rows = build_rows(read_run(cast(Any, moment.source)).source(moment.step))
+    source = read_run(cast(Any, moment.source)).source(moment.step)
+    rows = build_rows(source, findings=moment.findings)
     remark = "; ".join(part for part in (remark, rows.note) if part)
     return _pictured(rows, remark, moment.width_px)
 

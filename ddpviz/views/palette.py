@@ -38,6 +38,7 @@ class Theme:
     exposed_line: str
     exposed_text: str
     hatch: str
+    wrong: str
 
 
 LIGHT = Theme(
@@ -51,6 +52,7 @@ LIGHT = Theme(
     exposed_line="#d9a58a",
     exposed_text="#9a4000",
     hatch="#5c4000",
+    wrong="#b3261e",
 )
 
 DARK = Theme(
@@ -64,6 +66,7 @@ DARK = Theme(
     exposed_line="#7d5a46",
     exposed_text="#ff9d5c",
     hatch="#3d2b00",
+    wrong="#ff8a80",
 )
 
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
+from ddpviz.analysis.audit import Finding
 from ddpviz.analysis.tables import SHARED_ID
 from ddpviz.events import Kind
 from ddpviz.views.columns import Columns, Row, columns
 from ddpviz.views.compute import compute_rows, exposed_rows, host_rows, intervals
+from ddpviz.views.flags import flag_rows
 from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
 from ddpviz.views.source import StepSource
 from ddpviz.views.stretches import bucket_rows, interval, merged, relative_ms
@@ -32,6 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "spans": ("kind", "rank", "left", "right", "top", "bottom", "derived", *_HOVER),
     "ticks": ("rank", "x", "top", "bottom", *_HOVER),
     "marks": ("rank", "x", "top", *_HOVER),
+    "flags": ("rank", "x", "top", *_HOVER),
     "exposed": ("rank", "left", "right", "top", "bottom", *_HOVER),
     "labels": ("x", "y", "text", "align", "baseline"),
 }
@@ -53,6 +57,7 @@ class Rows:
     spans: Columns
     ticks: Columns
     marks: Columns
+    flags: Columns
     exposed: Columns
     labels: Columns
     lanes: tuple[Lane, ...]
@@ -77,8 +82,13 @@ def tables(**rows: list[Row]) -> dict[str, Columns]:
     return {name: columns(of, rows.get(name, ()), _TEXTS) for name, of in COLUMNS.items()}
 
 
-def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
-    """The rows of one step, at most :data:`MOST_GLYPHS`. Raises ValueError for an empty step."""
+def build_rows(
+    source: StepSource,
+    open_ranks: list[int] | None = None,
+    findings: Iterable[Finding] = (),
+) -> Rows:
+    """The rows of one step, at most :data:`MOST_GLYPHS`, with flags at those of the ``findings``
+    that it shows. Raises ValueError for an empty step."""
     if not len(source.records):
         raise ValueError(f"step {source.step} has no records, expected at least one")
     chosen = choose_open(source, open_ranks)
@@ -104,8 +114,9 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
         )
         notes.append(f"open: {opened}; {count(folded, 'rank')} folded to one line each")
     labels = _labels(exposed, end_ms, chosen)
+    flags = flag_rows(source, lanes, findings)
 
-    room = MOST_GLYPHS - len(exposed) - len(labels)
+    room = MOST_GLYPHS - len(exposed) - len(labels) - len(flags)
     if len(spans) + len(ticks) + len(marks) > room:
         pixel_ms = max(end_ms, 1e-6) / _WIDTH_PX
         ticks, marks = merged(ticks, pixel_ms), merged(marks, pixel_ms)
@@ -118,7 +129,9 @@ def build_rows(source: StepSource, open_ranks: list[int] | None = None) -> Rows:
     return Rows(
         step=source.step,
         title=source.finding,
-        **tables(spans=spans, ticks=ticks, marks=marks, exposed=exposed, labels=labels),
+        **tables(
+            spans=spans, ticks=ticks, marks=marks, flags=flags, exposed=exposed, labels=labels
+        ),
         lanes=tuple(lanes.all),
         height_px=lanes.height_px,
         begin_ms=float(min(source.records["begin_ns"].min() - source.zero_ns, 0)) / 1e6,

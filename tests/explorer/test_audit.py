@@ -24,3 +24,22 @@ def test_findings_are_told_with_the_step_that_shows_them() -> None:
     well.state()
     until(lambda: not well.auditor._running)
     assert well.state()["audit"] == [] and well.state()["findings"] == 0
+
+
+def test_the_timeline_flags_what_was_found_once_it_is() -> None:
+    recording = recordings({"wrong": faults.unused_layer})["wrong"]
+    subject = Subject("flagged", recording)
+
+    def flags(step: int) -> list[str]:
+        _, picture = subject.pictures(["timeline"], step, 1000)["timeline"]
+        return list(picture.sources["flags"]["time"])
+
+    assert flags(1) == []  # nobody has looked yet
+    subject.state()
+    until(lambda: subject.auditor.known)
+    (one,) = subject.auditor.known
+    (what,) = {*flags(1)}
+    assert what == one.what and "never completed" in what
+    assert len(flags(1)) == len(one.ranks)
+    last = recording.last_step
+    assert last not in (one.since_step, one.view_step) and flags(last) == []

@@ -15,9 +15,9 @@ class Framed:
 
     def __init__(self, source: StepSource, open_ranks: list[int] | None = None) -> None:
         self._rows = build_rows(source, open_ranks)
-        self.spans, self.ticks, self.marks, self.exposed, self.labels = map(
-            _frame, self._rows.tables.values()
-        )
+        frames = {name: _frame(table) for name, table in self._rows.tables.items()}
+        self.spans, self.ticks, self.marks = (frames[n] for n in ("spans", "ticks", "marks"))
+        self.exposed, self.labels = frames["exposed"], frames["labels"]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rows, name)
