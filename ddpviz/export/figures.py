@@ -23,7 +23,7 @@ from ddpviz.following.window import Window
 from ddpviz.views.columns import Columns
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.legend import wrap
-from ddpviz.views.live import LiveFigure, Moment, Picture, properties, show
+from ddpviz.views.live import LiveFigure, Moment, Pairs, Picture, properties, show
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.selector import WIDGET_STYLE
 
@@ -159,6 +159,7 @@ def parts(
         drawn = VIEWS[name].draw()
         pictures = _pictures(name, moments, selected.steps, shown)
         show(drawn, pictures[shown])
+        drawn.plot.visible = not pictures[shown].empty
         colour_plot(drawn.plot, drawn.themed, theme)
         for legend in drawn.plot.legend:
             wrap(drawn.plot, legend)
@@ -166,6 +167,8 @@ def parts(
         if "cursor" in drawn.sources:
             slider, layout = _replayed(drawn)
         layout = readable(name, drawn, pictures.values(), recording, layout)
+        # A heading and a sentence are all there is of it.
+        layout.visible = not all(picture.empty for picture in pictures.values())
         drawn.plot.title.visible = False
         first = pictures[shown]
         made.append(Part(name, heading, first.title, layout, first.facts, len(pictures)))
@@ -249,7 +252,8 @@ def _packed(
             for source, columns in picture.sources.items()
         ]
         changed = []
-        for model, values in properties(drawn, picture):
+        seen: Pairs = [(drawn.plot, {"visible": not picture.empty})]
+        for model, values in (*properties(drawn, picture), *seen):
             models.setdefault(model.id, model)
             changed.append([list(models).index(model.id), values])
         told = {"title": picture.title, "facts": list(picture.facts)}

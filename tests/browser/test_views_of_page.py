@@ -20,6 +20,8 @@ _TITLES = """() => Bokeh.documents[0].roots().slice(1).map((root) => {
   const plot = root.title != null ? root : root.children.find((one) => one.title?.text != null)
   return plot.title.text
 })"""
+_HEIGHTS = """() => Bokeh.documents[0].roots().slice(1)
+  .map((root) => Bokeh.index.get(root).el.getBoundingClientRect().height)"""
 _COUNTDOWN = f"""
 const root = Bokeh.documents[0].roots()[{1 + list(HEADINGS).index("countdown")}]
 const plot = root.children.find((one) => one.renderers != null)
@@ -70,6 +72,15 @@ def test_every_view_is_there_offline_with_its_finding(visit: Visit) -> None:
     headings = visit.page.locator("h2").all_inner_texts()
     assert headings[: len(HEADINGS)] == list(HEADINGS.values())
     assert visit.errors == [] and visit.requests == []
+
+
+def test_a_view_with_nothing_to_see_is_its_sentence(visit: Visit) -> None:
+    recording = sample_recording(steps=4)
+    heights = visit.page.evaluate(_HEIGHTS)
+    empty = {name for name in HEADINGS if picture_of(recording, name).empty}
+    assert {"compile", "replicas"} <= empty < set(HEADINGS)
+    for name, height in zip(HEADINGS, heights, strict=True):
+        assert (height == 0) == (name in empty), name
 
 
 def test_they_follow_the_selector(visit: Visit) -> None:
