@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddpviz.analysis.printable import printable
+
 _NUMBER: int | None = getattr(signal, "SIGUSR1", None)
 
 
@@ -33,6 +35,11 @@ def _handled_in_c(number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1) and not known
 
 
+def _closed(number: int, frame: Any) -> None:
+    """In place of what ends a process: who asks a moment too late must not end a job."""
+    print("ddpviz: this process is not recorded any more", file=sys.stderr, flush=True)
+
+
 _installed: weakref.WeakSet[OnSignal] = weakref.WeakSet()
 
 
@@ -40,7 +47,7 @@ def _forget() -> None:
     """In a forked child, which shares the socket: what it would write there is no question to its
     parent, so the signal means again what it meant before."""
     for one in list(_installed):
-        one.close()
+        one.close(forked=True)
 
 
 if hasattr(os, "register_at_fork"):
@@ -67,7 +74,8 @@ class OnSignal:
         if _handled_in_c(number):
             return False
         try:
-            self._before = signal.signal(number, self._handle)
+            before = signal.signal(number, self._handle)
+            self._before = signal.SIG_DFL if before is _closed else before
         except (ValueError, OSError):  # not on the main thread
             return False
         _installed.add(self)
@@ -105,16 +113,20 @@ class OnSignal:
             text = self._tell()
         except Exception as error:
             text = f"what everyone waits for cannot be told: {type(error).__name__}: {error}"
-        print("".join(f"ddpviz: {line}\n" for line in text.splitlines()), end="", file=sys.stderr)
-        sys.stderr.flush()
+        lines = printable(text).splitlines()
+        print("".join(f"ddpviz: {line}\n" for line in lines), end="", file=sys.stderr, flush=True)
 
-    def close(self) -> None:
+    def close(self, *, forked: bool = False) -> None:
         """Put back what was there; idempotent. Off the main thread the handler stays, and calls
-        what was there."""
+        what was there. Where that was nothing, so that the signal would end the process, it is
+        answered that nothing is recorded any more; not in a ``forked`` child."""
         if self._installed and _NUMBER is not None:
+            before = self._before
+            if before == signal.SIG_DFL and not forked:
+                before = _closed
             try:
                 if signal.getsignal(_NUMBER) == self._handle:
-                    signal.signal(_NUMBER, self._before)
+                    signal.signal(_NUMBER, before)
                 ours = signal.set_wakeup_fd(-1)
                 if ours != self._ask.fileno():
                     signal.set_wakeup_fd(ours)

@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ddpviz.events import RECORD, VERSION, Batch, Note, Process, note_from_json
+from ddpviz.events import (
+    NO_MODULE,
+    RECORD,
+    VERSION,
+    Batch,
+    Note,
+    Process,
+    Unavailable,
+    note_from_json,
+)
 from ddpviz.probe.ring import read_ring
 from ddpviz.recording import files
 from ddpviz.recording.attachments import UNNUMBERED, attachment_key, rows_as_bytes
@@ -102,6 +111,7 @@ def _timed(directory: Path, rank: int, remarks: list[str]) -> Iterator[tuple[int
 def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]:
     notes = _read_notes(files.notes_path(directory, rank), remarks)
     _check_rank(directory, rank, notes)
+    missing = not files.arrow_path(directory, rank).exists()
     for path, what in (
         (files.notes_path(directory, rank), "names, plans and configurations"),
         (files.arrow_path(directory, rank), "its records, but for what a ring has,"),
@@ -124,7 +134,7 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
         for attachment in sorted(attachment for attachment in rings if attachment < before):
             yield read(attachment, UNNUMBERED, rings.pop(attachment))
 
-    last = 0
+    last, told = 0, len(remarks)
     for part in read_parts(files.arrow_path(directory, rank), remarks):
         if part.attachment > last:
             last = part.attachment
@@ -134,6 +144,11 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
             raise _misplaced(files.arrow_path(directory, rank), rank, int(others[0]))
         yield read(part.attachment, part.sequence, part.records)
     yield from left_behind(max(last, *(place[0] for place in notes), *rings, 0) + 1)
+    if missing or len(remarks) > told:
+        why = "its file of records is cut or not there"
+        note = Unavailable(NO_MODULE, "records", 0, why)
+        batch = Batch(rank, UNNUMBERED, np.empty(0, RECORD), (note,))
+        yield Read(batch, keys.get(last, last))
 
 
 def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:

@@ -25,7 +25,7 @@ NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 TEMPLATES = Path(export_notebook.__file__).parent / "templates"
 
 #: Figures that are drawn, in shadow trees too.
-_FIGURES = """() => {
+FIGURES = """() => {
   const drawn = (node) => (node.classList?.contains("bk-Figure") ? 1 : 0)
     + [...(node.shadowRoot?.children ?? []), ...node.children]
       .reduce((sum, child) => sum + drawn(child), 0)
@@ -123,7 +123,7 @@ def test_a_page_of_it_is_alive_without_a_network(name: str, browser: Any, tmp_pa
     visit = Visit(browser, converted(notebook, tmp_path, "html"))
     figures = figures_of(notebook)
     assert figures > 0 or "output_notebook" not in code(notebook)
-    visit.page.wait_for_function(f"(least) => ({_FIGURES})() >= least", arg=figures)
+    visit.page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures)
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
     if "ddpviz-still" in shown:  # the explorer's last picture stands for it
         assert visit.page.locator(".ddpviz-still img").locator("visible=true").count() >= 1
@@ -149,5 +149,5 @@ def test_slides_of_it_are_alive_without_a_network(name: str, browser: Any, tmp_p
         str(slides),
         str(slides),
     ]
-    page.wait_for_function(f"(least) => ({_FIGURES})() >= least", arg=figures_of(notebook))
+    page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures_of(notebook))
     assert visit.requests == [] and visit.errors == []

@@ -16,7 +16,7 @@ from ddpviz.analysis.fingerprints import Moment, moments
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, among
-from ddpviz.events import Cause, Compiled, Flag, Kind, Module
+from ddpviz.events import Cause, Compiled, Flag, Kind, Module, Unavailable
 
 _Note = TypeVar("_Note")
 #: Collectives that DDP sends in the process group of its module.
@@ -64,6 +64,11 @@ class Case:
         """Whether Join was used, so that ranks may have different numbers of steps."""
         found: np.ndarray = self.evidence.calls["cause"] == Cause.JOIN
         return bool(found.any())
+
+    @functools.cached_property
+    def cut(self) -> set[int]:
+        """Ranks of which not all that was recorded is here: nothing follows from how they end."""
+        return {rank for rank, note in self.notes(Unavailable) if note.what == "records"}
 
     @functools.cached_property
     def unseen(self) -> set[tuple[int, int]]:

@@ -13,9 +13,17 @@ from ddpviz.analysis.audit import (
     settings,
     speed,
 )
-from ddpviz.analysis.audit.case import Case
+from ddpviz.analysis.audit.case import Case, on
 from ddpviz.analysis.audit.findings import Finding, Unchecked
-from ddpviz.events import Environment, Fingerprints, Kind, Process, Projections
+from ddpviz.events import (
+    Ended,
+    Environment,
+    Failure,
+    Fingerprints,
+    Kind,
+    Process,
+    Projections,
+)
 
 #: Causes first: what they explain is not told again.
 ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
@@ -111,6 +119,7 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
     elif not case.source.notes(Projections) and _hooked(case):
         why = "the comm hook was registered before recording began, or is built into torch"
         yield from _because(why, _HOOKED)
+    yield from _ends(case)
     levels = {note.level for note in case.source.notes(Process)}
     if levels == {"summary"}:
         yield from _because(
@@ -123,6 +132,26 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         yield from _because(why, ("bucket-incomplete", "second-backward", "no-sync-step"))
     if len(case.source.records(kinds=Kind.STEP)) == 0:
         yield from _because("no step has ended", ("exposed-communication", "head-of-line"))
+
+
+def _ends(case: Case) -> Iterator[Unchecked]:
+    """What is not known of how ranks ended, and of ranks that were not recorded."""
+    world = max((note.world_size for note in case.source.notes(Process)), default=0)
+    others = sorted(set(range(world)) - set(case.ranks))
+    if others:
+        yield from _because(f"{on(others)} of {world} {_was(others)} not recorded", _ACROSS)
+    elif case.cut:
+        why = f"not all is here that was recorded of {on(case.cut)}"
+        yield from _because(why, ("step-counts", "hang"))
+    elif not case.source.notes(Ended) and not case.source.notes(Failure):
+        last = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
+        where = f" in step {last}" if last >= 0 else ""
+        why = f"no rank's recording has an end: the job still runs, or all ranks were killed{where}"
+        yield from _because(why, ("rank-failed",))
+
+
+def _was(ranks: list[int]) -> str:
+    return "was" if len(ranks) == 1 else "were"
 
 
 def _because(why: str, kinds: Iterable[str]) -> Iterator[Unchecked]:

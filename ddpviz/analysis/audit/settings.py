@@ -151,7 +151,7 @@ def step_counts(case: Case) -> Iterator[Finding]:
     begun = {rank: note.started_ns for rank, note in case.notes(Process)}
     ended = {rank for rank, note in case.notes(Ended) if note.time_ns >= begun.get(rank, 0)}
     failed = {rank for rank, note in case.notes(Failure) if note.time_ns >= begun.get(rank, 0)}
-    if failed & set(early):
+    if failed & set(early) or case.cut:
         return
     if not set(early) <= ended or (not set(case.ranks) <= ended and not _waits(case, early)):
         return
