@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from ddpviz.analysis.printable import printable
+from ddpviz.printable import printable
 from ddpviz.recording import load
 from ddpviz.recording.files import notes_path, ranks_in
 

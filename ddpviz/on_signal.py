@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddpviz.analysis.printable import printable
+from ddpviz.printable import printable
 
 _NUMBER: int | None = getattr(signal, "SIGUSR1", None)
 

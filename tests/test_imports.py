@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "ddpviz"
 
 #: From the bottom up: a part may import itself and those before it.
 ORDER = [
+    "printable",
     "events",
     "probe",
     "engines",

@@ -70,3 +70,34 @@ def test_a_forked_child_asks_nothing_of_its_parent(
     ours.close()
     assert os.waitstatus_to_exitcode(status) == 1  # the program's own handler, in the child
     assert capfd.readouterr().err == "" and before == []
+
+
+def test_who_asks_after_the_end_does_not_end_the_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    old = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        for _ in range(2):  # the second finds what the first left
+            ours = OnSignal(lambda: "asked")
+            ours.close()
+            os.kill(os.getpid(), signal.SIGUSR1)
+        said = "ddpviz: this process is not recorded any more\n"
+        assert capfd.readouterr().err == 2 * said
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+
+
+def test_what_it_prints_is_nothing_that_a_terminal_obeys(
+    before: list[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def tell() -> str:
+        said.append("")
+        return "corrupt \x1b[31m red"
+
+    ours = OnSignal(tell)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    until(lambda: bool(said), 10)
+    ours.close()
+    assert capfd.readouterr().err == "ddpviz: corrupt \\x1b[31m red\n"

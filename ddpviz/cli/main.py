@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import ddpviz
-from ddpviz.analysis.printable import printable
 from ddpviz.cli.commands import audit, claims, demo, explain, export, lab, pictures, show, slides
 from ddpviz.cli.errors import CommandError
+from ddpviz.printable import printable
 
 #: Exit status of a command that could not do what was asked.
 FAILED = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ddpviz.analysis.printable import printable
 from ddpviz.cli.errors import CommandError
+from ddpviz.printable import printable
 
 
 def say(text: object) -> None:

@@ -134,8 +134,9 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
         for attachment in sorted(attachment for attachment in rings if attachment < before):
             yield read(attachment, UNNUMBERED, rings.pop(attachment))
 
-    last, told = 0, len(remarks)
-    for part in read_parts(files.arrow_path(directory, rank), remarks):
+    last = 0
+    cut: list[str] = []
+    for part in read_parts(files.arrow_path(directory, rank), cut):
         if part.attachment > last:
             last = part.attachment
             yield from left_behind(last)
@@ -144,7 +145,8 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
             raise _misplaced(files.arrow_path(directory, rank), rank, int(others[0]))
         yield read(part.attachment, part.sequence, part.records)
     yield from left_behind(max(last, *(place[0] for place in notes), *rings, 0) + 1)
-    if missing or len(remarks) > told:
+    remarks += cut
+    if missing or cut:
         why = "its file of records is cut or not there"
         note = Unavailable(NO_MODULE, "records", 0, why)
         batch = Batch(rank, UNNUMBERED, np.empty(0, RECORD), (note,))

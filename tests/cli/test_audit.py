@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from ddpviz.analysis.audit import KINDS
 from tests.audit import faults
@@ -42,3 +45,20 @@ def test_what_is_no_recording_has_exit_status_2(tmp_path: Path) -> None:
     done = ddpviz("audit", tmp_path / "nothing")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("ddpviz audit: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("damage", ["half", "gone"])
+def test_of_a_damaged_file_nothing_is_concluded(demo: Demo, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(demo.folder, folder)
+    file = folder / "rank-0001.arrow"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    if damage == "gone":
+        file.unlink()
+    done = ddpviz("audit", folder, "--json")
+    told = json.loads(done.stdout)
+    assert (told["findings"], done.returncode) == ([], 0)
+    not_checked = {one["kind"]: one["why"] for one in told["not_checked"]}
+    assert not_checked["step-counts"] == "not all is here that was recorded of rank 1"
+    assert len(told["remarks"]) == 1

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import ddpviz
+
 SCRIPT = """
-import sys
+import os, signal, sys
 import torch, torch.distributed as dist
 import ddpviz
 rank, out, way = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -22,6 +24,10 @@ for step in range(4):
     optimizer.zero_grad()
     if way == "raises" and step == 3 and rank == 1:
         raise ValueError("no more data")
+    if way == "alike" and step == 3:
+        raise StopIteration("enough")
+    if way == "killed" and step == 3 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
     if way == "bypassed" and step > 1:
         ddp.module(torch.ones(2, 8) * (rank + 1)).sum().backward()
     else:
@@ -31,7 +37,7 @@ dist.barrier()
 """
 
 
-@pytest.mark.parametrize("way", ["healthy", "bypassed", "raises"])
+@pytest.mark.parametrize("way", ["healthy", "bypassed", "raises", "alike", "killed"])
 def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -44,11 +50,22 @@ def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
         for rank in (0, 1)
     ]
     said = [one.communicate(timeout=120)[1] for one in ranks]
-    assert [one.returncode for one in ranks] == ([1, 1] if way == "raises" else [0, 0])
+    codes = {"raises": [1, 1], "alike": [1, 1], "killed": [1, -9]}
+    assert [one.returncode for one in ranks] == codes.get(way, [0, 0])
     lines = [line for line in said[0].splitlines() if line.startswith("ddpviz:")]
     assert "ddpviz:" not in said[1]
     if way == "raises":  # nothing caught it, and no `with` was around it
         assert lines[0] == "ddpviz: failure, since step 3: rank 1 failed: ValueError: no more data"
+        return
+    if way == "killed":
+        (finding,) = ddpviz.load(tmp_path / "run").audit()
+        assert (finding.kind, finding.ranks, finding.since_step) == ("rank-failed", (1,), 3)
+        what = "rank 1 ended without a word, and rank 0 lost the connection to it"
+        assert lines[0] == f"ddpviz: failure, since step 3: {what}"
+        return
+    if way == "alike":
+        what = "all ranks ended by the same exception: StopIteration: enough"
+        assert lines[0] == f"ddpviz: note, since step 3: {what}"
         return
     if way == "healthy":
         assert lines == []

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ddpviz.analysis.printable import printable
 from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import check_output, say
+from ddpviz.printable import printable
 
 NAME = "export"
 SUMMARY = "a recording or traces: as Chrome's JSON, for Perfetto, or as Parquet"
