@@ -37,6 +37,12 @@ _SCHEMA = {
     "refused": "str",
 }
 
+#: Two-sided 1 % quantiles of Student's t with 1, 2, … degrees of freedom.
+_HUNDREDTH = (
+    *(63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17),
+    *(3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86, 2.85),
+)
+
 
 class Trial(Protocol):
     """One run of one configuration: see ``ddpviz.engines.comparing.Trial``."""
@@ -66,14 +72,17 @@ class Comparison:
     """``table``: a row per configuration, in the order they were run. ``verdict``: one sentence.
 
     ``step_ms``: median over all measured steps of the slowest rank's; ``step_ms_low``, ``_high``:
-    the lowest and highest median of a round. Two configurations are told apart where these bands
-    do not overlap; ``place`` counts from 1, and is the same for those that are not, <NA> with
-    fewer than two rounds. Per step and rank: ``hidden_communication_ms`` and
-    ``exposed_communication_ms`` (medians, NaN where not known), ``collectives`` and ``bytes``
+    the lowest and highest median of a round. Two configurations are told apart where their rounds'
+    medians are further from each other than the noise between rounds makes two equal ones in one
+    of a hundred cases (a t-test on logarithms, with one spread for all configurations); ``place``
+    counts from 1, and is the same for those that are not, <NA> with fewer than two rounds. Per
+    step and rank: ``hidden_communication_ms`` and ``exposed_communication_ms`` (medians, NaN where
+    not known), ``collectives`` and ``bytes``
     (means). ``graphs``: compiled for it, subgraphs in place of what was split; ``compile_ms``: of
     one load and rank, the most. ``memory_bytes``: the most of any rank (GPU: peak of tensors; CPU:
     resident memory of a process that has run configurations before it). ``gradient_difference``:
-    of the first step's gradients against the first configuration's, as a part of their norm.
+    of the first step's gradients against the first configuration's, as a part of their norm; the
+    third step's too where one has PowerSGD, which changes none before.
     ``buffers_synced``: whether buffers were sent in measured steps, <NA> where the model has none.
     """
 
@@ -121,11 +130,12 @@ def _row(
     per_step = max(1, len(measured))
     modules, apart = _modules(source, ran), [trial.difference for trial in ran]
     pairs = zip(compiled["rank"], compiled["module"], strict=True)
-    of = compiled[[pair in modules for pair in pairs]]
+    of = compiled[np.array([pair in modules for pair in pairs], bool)]
     whole = of["subgraphs"].where(of["subgraphs"] > 0, of["graphs"]) if len(of) else of["graphs"]
     return {
         "configuration": trials[0].name,
         "step_ms": float(pd.concat(slowest).median()) if slowest else np.nan,
+        "medians": medians,
         "step_ms_low": min(medians, default=np.nan),
         "step_ms_high": max(medians, default=np.nan),
         "hidden_communication_ms": float(measured["hidden_communication_ms"].median()),
@@ -164,15 +174,39 @@ def _synced(source: Source, measured: pd.DataFrame, modules: set[tuple[int, int]
 
 
 def _places(rows: list[dict[str, Any]]) -> list[int]:
-    """Places from 1; the same for those whose bands overlap, one after another. -1 for none."""
+    """Places from 1; the same for those not told apart, one after another. -1 for none."""
     known = [row for row in rows if row["rounds"] > 1]
-    places, place, until = {}, 0, -np.inf
-    for number, row in enumerate(sorted(known, key=lambda row: row["step_ms_low"]), 1):
-        if row["step_ms_low"] > until:
+    places, place = {}, 0
+    before: dict[str, Any] | None = None
+    for number, row in enumerate(sorted(known, key=lambda row: float(row["step_ms"])), 1):
+        if before is None or told_apart(before["medians"], row["medians"], _spread(known)):
             place = number
-        until = max(until, row["step_ms_high"])
+        before = row
         places[id(row)] = place
     return [places.get(id(row), -1) for row in rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """Of medians of rounds around their configuration's: ``deviation`` of their logarithms, from
+    ``freedom`` rounds more than there are configurations."""
+
+    deviation: float
+    freedom: int
+
+
+def _spread(rows: list[dict[str, Any]]) -> Spread:
+    apart = [np.log(row["medians"]) - np.log(row["medians"]).mean() for row in rows]
+    freedom = sum(len(one) - 1 for one in apart)
+    return Spread(float(np.sqrt(sum(np.square(one).sum() for one in apart) / freedom)), freedom)
+
+
+def told_apart(mine: Sequence[float], other: Sequence[float], spread: Spread) -> bool:
+    """Whether the noise between rounds makes as large a difference of two equal configurations in
+    less than one of a hundred cases."""
+    limit = _HUNDREDTH[min(spread.freedom, len(_HUNDREDTH)) - 1]
+    error = spread.deviation * np.sqrt(1 / len(mine) + 1 / len(other))
+    return bool(abs(np.log(mine).mean() - np.log(other).mean()) > limit * error)
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:
@@ -186,10 +220,10 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     ]
     told = ", then ".join(" and ".join(_told(row) for row in group) for group in groups)
     if len(groups) == 1:
-        return f"not told apart, as their noise bands overlap: {told}"
+        return f"not told apart by these rounds: {told}"
     tied = any(len(group) > 1 for group in groups)
     return f"from the fastest: {told}" + (
-        "; those joined by and are not told apart, as their noise bands overlap" if tied else ""
+        "; those joined by and are not told apart by these rounds" if tied else ""
     )
 
 

@@ -53,9 +53,9 @@ def option(name: str, given: Any, default: Any, built_in: bool) -> Any:
     return given
 
 
-def steps(given: Any) -> int:
-    """How many steps to run. Raises ConfigurationError."""
-    return _whole("steps", given)
+def steps(given: Any, name: str = "steps") -> int:
+    """How many steps to run, or rounds of them. Raises ConfigurationError."""
+    return _whole(name, given)
 
 
 def every(given: Any, name: str = "every") -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from ddpviz.engines import checks, compiled, prediction, shipping, tasks
+from ddpviz.engines import checks, compiled, configure, prediction, shipping, tasks
 from ddpviz.engines.crew import Crew
 from ddpviz.engines.errors import ConfigurationError, RankFailed
 from ddpviz.engines.prediction import (
@@ -18,7 +19,7 @@ from ddpviz.engines.prediction import (
     Change,
 )
 from ddpviz.engines.ranks import Problem
-from ddpviz.engines.settings import Facts, Settings
+from ddpviz.engines.settings import OWN, Facts, Settings
 
 #: A chunk of steps is sized to this: short enough for stop() and configure() to feel prompt,
 #: long against the 10 ms that a round trip to the engines takes.
@@ -113,6 +114,11 @@ class Loaded:
     def plan(self, values: dict[str, Any]) -> Change:
         """What values would change; asks no rank. Raises ConfigurationError."""
         return prediction.change(self.settings, values, self.facts, self._options)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raises ConfigurationError for a name that no configuration of this workload has."""
+        others = dict.fromkeys(name for name in names if name not in OWN)
+        configure.split(others, self.facts.ddp_arguments, self._options)
 
     def configure(self, values: dict[str, Any]) -> str:
         """Change the configuration on all ranks; says what that took.

@@ -311,17 +311,18 @@ class Session:
         """Run the workload in several configurations, in turns, and measure them side by side.
 
         ``modes``: of ``compile_mode``, with "eager" for none, compiled by ``backend``.
-        ``configurations``: what :meth:`configure` takes, by a name each. All begin with the same
-        weights and batches in each of ``rounds``, run ``warm`` steps and then ``steps`` that are
-        measured. The session then has its workload loaded anew, as it was configured. Returns a
-        :class:`ddpviz.analysis.Comparison`, which ranks only what the noise between rounds can tell
-        apart.
+        ``configurations``: what :meth:`configure` takes but another workload, by a name each. All
+        begin with the same weights and batches in each of ``rounds``, run ``warm`` steps and then
+        ``steps`` that are measured. The session then has its workload loaded anew, as it was
+        configured. Returns a :class:`ddpviz.analysis.Comparison`, which ranks only what the noise
+        between rounds can tell apart.
 
         Raises ConfigurationError for an unknown mode or fewer than two configurations, RankFailed
         where a rank fails, SessionError where :meth:`stop` ended it.
         """
         self._work.idle("compare")
-        base = self._need("compare").settings
+        loaded = self._need("compare")
+        base = loaded.settings
         wanted = dict(configurations or {})
         wanted = {**comparing.of_modes(modes or (), backend), **wanted}
         if len(wanted) < 2:
@@ -329,7 +330,9 @@ class Session:
                 f"found {len(wanted)} configuration to compare, expected two or more: give modes=, "
                 "as ['eager', 'ddp_optimizer'], or configurations= by name"
             )
-        counted = [checks.steps(one) for one in (rounds, steps, warm)]
+        for given in wanted.values():
+            loaded.check_names(given)
+        counted = (checks.steps(rounds, "rounds"), checks.steps(steps), checks.every(warm, "warm"))
         with self._work.alone("comparing", "the comparison", "compare") as alone:
             try:
                 found = comparing.trials(self, alone, base, wanted, *counted)

@@ -48,4 +48,27 @@ def test_what_cannot_be_compared_is_said_before_anything_runs(session: Session) 
         session.compare(modes=["eager"])
     with pytest.raises(ConfigurationError, match="expected one of 'none'"):
         session.compare(modes=["eager", "nonsense"])
+    with pytest.raises(ConfigurationError, match="expected a list of modes"):
+        session.compare(modes="eager")
+    configurations = {"small": {"bucket_cap_mb": 1}, "large": {"bucket_cap_mb": 25}}
+    with pytest.raises(ConfigurationError, match=r"bucket_cap_mbs.* \(did you mean bucket_cap_mb"):
+        session.compare(configurations={**configurations, "typo": {"bucket_cap_mbs": 1}})
+    for name, given, least in (("rounds", 0, 1), ("steps", 0, 1), ("warm", -1, 0)):
+        with pytest.raises(ConfigurationError, match=f"{name}={given}.* from {least} on"):
+            session.compare(configurations=configurations, **{name: given})
     assert session.status().step == 1
+
+
+def test_configurations_are_compared_where_nothing_was_ever_compiled(session: Session) -> None:
+    """The hook changes no gradient before its third step."""
+    session.load("convnet", bucket_cap_mb=1, batch_size=2, image_size=8)
+    found = session.compare(
+        configurations={"none": {}, "powersgd": {"comm_hook": "powersgd"}},
+        rounds=1,
+        steps=1,
+        warm=0,
+    )
+    table = found.table.set_index("configuration")
+    assert list(table["graphs"]) == [0, 0]
+    assert table.loc["none", "gradient_difference"] == 0
+    assert table.loc["powersgd", "gradient_difference"] > 0.01

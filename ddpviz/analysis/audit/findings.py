@@ -65,10 +65,20 @@ class Unchecked:
 
 
 def in_order(found: list[Finding]) -> tuple[Finding, ...]:
-    """The worst first, of these the surest, of these the earliest."""
+    """The worst first, of these the surest, of these the earliest. What is said in the same words,
+    as of a module that was wrapped again, is said once: since the earliest of its steps."""
+    same: dict[tuple[str, str], Finding] = {}
+    for one in found:
+        known = same.get((one.kind, one.what))
+        if known is not None:
+            first, other = sorted((known, one), key=lambda each: each.since_step)
+            ranks = tuple(sorted({*first.ranks, *other.ranks}))
+            names = tuple(dict.fromkeys((*first.names, *other.names)))
+            one = dataclasses.replace(first, ranks=ranks, names=names)
+        same[one.kind, one.what] = one
     return tuple(
         sorted(
-            found,
+            same.values(),
             key=lambda one: (one.severity, SURENESS.index(one.sure), one.since_step, one.kind),
         )
     )

@@ -53,8 +53,9 @@ def bursts_without_overlap(case: Case) -> Iterator[Finding]:
         yield Finding(
             "burst",
             Severity.SLOW,
-            f"all gradients{case.of(module)} come at once at the end of backward, so none of "
-            f"{format_bytes(nbytes)} in {many[here[-1]]} buckets is sent while it computes",
+            f"all gradients{case.of(module)} come at once at the end of backward, so of "
+            f"{format_bytes(nbytes)} in {many[here[-1]]} buckets next to nothing is sent while it "
+            "computes",
             here[0],
             tuple(sorted({rank for _, rank, _ in of_module})),
             (),
