@@ -21,7 +21,8 @@ _MOST_CHARACTERS = 600_000
 _LEFT_OUT = "left out, as this page has no room for it: recording.graphs()['code'] has it"
 _STYLE = """
 pre {
-  max-height: 420px; overflow: auto; margin: 4px 0 0; font-size: 12px; line-height: 1.4;
+  max-height: 420px; max-width: calc(100vw - 48px); overflow: auto;
+  margin: 4px 0 0; font-size: 12px; line-height: 1.4;
   color: var(--ddpviz-text, var(--jp-ui-font-color1, #1f2328)); white-space: pre;
 }
 """

@@ -74,6 +74,8 @@ def draw() -> LiveFigure:
     plot.ygrid.visible = False
     plot.xgrid[0].bounds = plot.xaxis[0].bounds = _FROM_ZERO
     plot.xaxis[0].formatter = CustomJSTickFormatter(code="return tick < 0 ? '' : `${tick}`")
+    for bars in drawn.drawn.values():
+        bars.nonselection_glyph = None  # a click shows code, and leaves the colours what they mean
     for name, alpha in _TINTED.items():
         for key in (name, f"key {name}"):
             if key in drawn.drawn:

@@ -167,11 +167,15 @@ def test_a_click_on_a_graph_shows_its_code(browser: Any, tmp_path: Path) -> None
 
 
 def test_code_is_chosen_by_keys_too(browser: Any, tmp_path: Path) -> None:
-    visit = compiled_page(browser, tmp_path, "pass")
+    wide = f"x = {' + '.join(['x'] * 200)}"
+    visit = compiled_page(browser, tmp_path, wide)
     part = visit.page.locator("section").filter(has=visit.page.locator("#finding-compile"))
     part.locator("select").focus()
     visit.page.keyboard.press("ArrowDown")
-    assert "# p0_: layer0.weight" in part.locator("pre").inner_text()
+    shown = part.locator("pre").inner_text()
+    assert "# p0_: layer0.weight" in shown and wide in shown
+    root = "document.documentElement"  # wide code scrolls by itself
+    assert visit.page.evaluate(f"{root}.scrollWidth <= {root}.clientWidth")
     assert visit.errors == []
 
 

@@ -70,8 +70,8 @@ def test_lines_are_the_tables_borders(case: str) -> None:
     several = table.groupby("bucket")["part"].transform("nunique") > 1
     assert sum(row["kind"] == "several" for row in lines) == several.sum() > 0
     assert picture.title == (
-        "step 3: no graph ends at 2 of 2 borders between buckets, so 2 of 3 buckets wait for more "
-        "than one graph"
+        "step 3: at none of the 2 borders between buckets a graph ends, so 2 of 3 buckets "
+        "wait for more than one graph"
     )
     backward = rows_of(picture, "bars", "backward")
     assert len(backward) == len(rows_of(picture, "bars", "forward")) == 3
