@@ -57,19 +57,27 @@ class Sheet:
         self.bars.append({"kind": kind, **edges, **default, **told})
 
     def box(
-        self, column: tuple[float, float], lane: Lane, kind: str, text: str, **told: object
+        self,
+        column: tuple[float, float],
+        lane: Lane,
+        kind: str,
+        text: str,
+        *shorter: str,
+        **told: object,
     ) -> None:
-        """A bar as wide as its column, with a text on it."""
+        """A bar as wide as its column, with a text on it, see :meth:`text`."""
         self.bar(lane, kind, self.x(column[0]), self.x(column[1]), head=text, **told)
-        self.text(column, lane.middle, text, quiet=False)
+        self.text(column, lane.middle, text, *shorter, quiet=False)
 
     def text(
-        self, column: tuple[float, float], middle: float, text: str, *, quiet: bool = True
+        self, column: tuple[float, float], middle: float, *texts: str, quiet: bool = True
     ) -> None:
-        """At the begin of a column, cut to its width."""
+        """At the begin of a column, the first text that its width has room for, else the last,
+        cut."""
         px = (column[1] - column[0]) * max(self.width_px - _AROUND_PX, 200) - 10
         letters = max(int(px / _LETTER_PX), 4)
-        short = text if len(text) <= letters else text[: letters - 1] + "…"
+        cut = texts[-1][: letters - 1] + "…"
+        short = next((text for text in texts if len(text) <= letters), cut)
         row = {"x": self.x(column[0]), "y": middle, "text": short, "quiet": int(quiet)}
         self.labels.append(row)
 

@@ -30,12 +30,13 @@ def draw_columns(source: Source, chart: Chart, above: str, width_px: int) -> She
     sheet = Sheet(chart.rank, max(chart.end_ms, 1e-3) * 1.04, width_px)
     sheet.paragraph(above)
     sheet.y += _GAP_PX / 2
-    for column, head in (
-        (GRAPHS, "graphs, in the order they run"),
-        (BUCKETS, "all-reduces" if chart.python else "reducer buckets"),
-        (TIME, f"collectives: ms since backward began on rank {chart.rank}"),
+    rank = f"on rank {chart.rank}"
+    for column, heads in (
+        (GRAPHS, ("graphs, in the order they run", "graphs, in order")),
+        (BUCKETS, ("all-reduces",) if chart.python else ("reducer buckets", "buckets")),
+        (TIME, (f"collectives: ms since backward began {rank}", f"ms of backward {rank}")),
     ):
-        sheet.text(column, sheet.y + LINE_PX / 2, head)
+        sheet.text(column, sheet.y + LINE_PX / 2, *heads)
     sheet.y += LINE_PX + 2
     _forward(source, chart, sheet)
     sheet.y += _GAP_PX
@@ -55,7 +56,8 @@ def _forward(source: Source, chart: Chart, sheet: Sheet) -> None:
     number, nbytes = chart.broadcasts
     broadcasts = f"{count(number, 'broadcast')} of buffers, {size(nbytes)}, before it"
     middle = sheet.y + PITCH_PX / 2
-    sheet.text(TIME, middle, broadcasts if number else "no broadcast of buffers")
+    few = count(number, "broadcast") if number else "no broadcast"
+    sheet.text(TIME, middle, broadcasts if number else "no broadcast of buffers", few)
     for place, graph in enumerate(chart.forward[:MOST_BOXES]):
         text = _text("forward", chart, place)
         _box(source, chart, sheet, sheet.lane(), "forward", graph, text)
@@ -132,17 +134,24 @@ def _box(
     text: str,
 ) -> None:
     if graph is None:
-        sheet.box(GRAPHS, lane, kind, text, time="its graph was not recorded with its parameters")
+        why = "its graph was not recorded with its parameters"
+        sheet.box(GRAPHS, lane, kind, text, *_shorter(text), time=why)
         return
     key = key_of(source, chart.rank, graph)
     operations = count(graph.nodes, "operation")
     own = kind == "forward" or graph.role == "backward"
     time = f"{operations}, backend {graph.backend}" if own else f"{operations} in the forward"
     parameters = [chart.name(one) for one in sorted(inside(graph))]
-    sheet.box(
-        GRAPHS, lane, kind, text, time=time, detail=names(parameters, _MOST_NAMES), reading=key
-    )
+    detail = names(parameters, _MOST_NAMES)
+    sheet.box(GRAPHS, lane, kind, text, *_shorter(text), time=time, detail=detail, reading=key)
     sheet.readings.setdefault(key, text)
+
+
+def _shorter(text: str) -> tuple[str, ...]:
+    """What a narrow box has room for: without bytes, without parameters, the graph alone, whose
+    direction its colour tells."""
+    name = text.partition(":")[0]
+    return text.rpartition(", ")[0] or text, name, name.rpartition(" of ")[2]
 
 
 def _last_gradient(chart: Chart, sheet: Sheet, place: int, text: str) -> None:
@@ -156,8 +165,9 @@ def _last_gradient(chart: Chart, sheet: Sheet, place: int, text: str) -> None:
 
 
 def _all_reduce(sheet: Sheet, sent: Sent, lane: Lane, graph: Lane | None) -> None:
-    text = f"all-reduce {sent.number}, {size(sent.bytes)}"
-    sheet.box(BUCKETS, lane, "reduced", text, bucket=sent.number, time="of python_reducer")
+    name = f"all-reduce {sent.number}"
+    text, by = f"{name}, {size(sent.bytes)}", "of python_reducer"
+    sheet.box(BUCKETS, lane, "reduced", text, name, bucket=sent.number, time=by)
     if graph is not None:
         sheet.line(graph, lane, f"all-reduce {sent.number} is a node of this graph")
 
@@ -170,6 +180,7 @@ def _bucket(chart: Chart, sheet: Sheet, number: int, lane: Lane, at: dict[int, L
         lane,
         "bucket",
         f"bucket {number}, {size(bucket.bytes)}",
+        f"bucket {number}",
         bucket=number,
         time=f"waits for {count(len(graphs), 'graph')}" if graphs else "",
         detail=names(parameters, _MOST_NAMES),

@@ -244,3 +244,20 @@ def test_many_graphs_and_buckets_are_counted_not_drawn() -> None:
     assert "and 64 more graphs" in said(picture) and "and 24 more buckets" in said(picture)
     assert len(rows_of(picture, "bars", "bucket")) == 16
     assert picture.height_px < 1000
+
+
+def test_labels_are_shorter_where_the_figure_is_narrow() -> None:
+    def labels(width_px: int) -> list[str]:
+        picture = picture_of(recording("ddp_optimizer"), "compile", width_px=width_px)
+        texts = picture.sources["labels"]["text"]
+        return [text for text in texts if "graph 0" in text or "bucket 0" in text]
+
+    wide = labels(1300)
+    assert sorted(text.partition(" 0")[0] for text in wide) == [
+        "backward of graph",
+        "bucket",
+        "forward of graph",
+    ]
+    assert all(text.endswith("iB") for text in wide)
+    assert sorted(labels(460)) == ["backward of graph 0", "bucket 0", "forward of graph 0"]
+    assert sorted(labels(320)) == ["bucket 0", "graph 0", "graph 0"]
