@@ -54,7 +54,9 @@ def _says(out: Path, rank: int, note: str) -> bool:
 
 
 def _tell(out: Path) -> None:
-    found = load(out, bound=_ENOUGH_RECORDS).audit()
+    from ddpviz.analysis.audit import audit
+
+    found = audit(load(out, bound=_ENOUGH_RECORDS))
     for one in found[:_MOST_FINDINGS]:
         since = f"since step {one.since_step}" if one.since_step >= 0 else "before the first step"
         what = one.what if len(one.what) <= _LONGEST else f"{one.what[:_LONGEST]}…"

@@ -113,7 +113,7 @@ def attach(
     fingerprints: int | Schedule = 0,
     stall_s: float = STALL_S,
 ) -> Attachment:
-    """Record a DistributedDataParallel module (or several) from now on.
+    """Record a DistributedDataParallel module (or several) from now on, also a compiled one.
 
     ``out``: a directory, the same on every rank of a host, new or empty of this rank's files;
     None keeps the records in memory (``attachment.recording``). ``level``: "default", or "summary"

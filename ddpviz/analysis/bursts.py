@@ -55,8 +55,12 @@ def bursts(source: Source, step: int | None = None) -> list[Burst]:
         begin, end = ready[at], ready[until]
         step_, rank, module = (int(begin[name]) for name in ("step", "rank", "module"))
         of = known[rank].get(module)
-        why = "" if of is None else of.burst(int(begin["begin_ns"]))
-        if why and until > at:
+        iteration = int(begin["iteration"])
+        why = "" if of is None else of.burst(int(begin["begin_ns"]), iteration)
+        if of is not None and why and until > at:
+            # The Reducer takes those that get none for ready, too.
+            none = sorted(of.without_gradient(iteration))
+            gradients = until - at + 1 - int(np.isin(ready["index"][at : until + 1], none).sum())
             spread_ns = int(end["begin_ns"] - begin["begin_ns"])
-            found.append(Burst(step_, rank, module, until - at + 1, spread_ns, why))
+            found.append(Burst(step_, rank, module, gradients, spread_ns, why))
     return found

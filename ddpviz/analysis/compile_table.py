@@ -30,7 +30,7 @@ _SCHEMA = {
     "recompilations": "int64",
     "recompile_reasons": "object",
     "all_reduces": "int64",
-    "fused_all_reduces": "int64",
+    "fused_all_reduces": "Int64",
     "compile_ms": "float64",
     "who_reduces": "str",
     "dropped": "str",
@@ -46,7 +46,8 @@ def compile_table(source: Source, rank: int | None = None) -> pd.DataFrame:
     ones of its forward, recompilations included; ``subgraphs``: parts of the latest, 0 where it is
     not split. ``parameters``, ``bytes``: in the latest graphs. ``breaks``, ``recompilations``: how
     many, with the reasons of each in a tuple. ``all_reduces``: in the compiled backward;
-    ``fused_all_reduces``: left by Inductor's pass, -1 where it did not run or was not seen.
+    ``fused_all_reduces``: left by Inductor's pass, <NA> where it did not run or was not
+    seen.
     ``compile_ms``: how long Dynamo and its backends were at work in the module's forwards and
     backwards. ``who_reduces``: in one sentence; ``dropped``: what the mode silently leaves out.
     ``split``: whether and why its graph is split; ``borders``: whether graphs and reducer buckets
@@ -78,7 +79,8 @@ def _row(
     parts = latest_parts(source, rank, module)
     inside = {argument.parameter for part in parts for argument in part.arguments}
     now_ns = how.time_ns if how is not None else 0
-    last_ns = max([now_ns, *(graph.time_ns for graph in one.graphs)])
+    times_ns = [note.time_ns for note in one.graphs] + [note.time_ns for note in one.breaks]
+    last_ns = max([now_ns, *times_ns])
     backward = _latest(source, rank, module, "backward")
     fused = _latest(source, rank, module, "after fusion")
     spans = took[(took["module"] == module) & (took["end_ns"] > 0)]
@@ -105,7 +107,9 @@ def _row(
         "who_reduces": one.who_reduces(last_ns),
         "dropped": one.dropped(last_ns),
         "split": _split(one, last_ns, subgraphs, len(breaks)),
-        "borders": _borders(source, rank, module),
+        "borders": _borders(
+            source, rank, module, "subgraph" if subgraphs == len(parts) else "graph"
+        ),
     }
 
 
@@ -123,33 +127,25 @@ def _all_reduces(graph: Graph) -> int:
 
 
 def _split(one: OfModule, time_ns: int, subgraphs: int, breaks: int) -> str:
-    if subgraphs:
-        return f"split into {subgraphs} subgraphs by DDPOptimizer"
-    burst = one.burst(time_ns)
-    if burst:
-        return f"not split: {burst}"
-    if one.graphs:
-        return "not split"
+    if found := one.how_split(time_ns, subgraphs):
+        return found
     if breaks:
-        return (
-            "nothing was compiled: Dynamo broke off in DDP's forward and goes on with the model's, "
-            "but passes over one that is written in torch itself, as nn.Sequential's is"
-        )
+        made = "Dynamo broke off in DDP's own forward, and made no graph of the model's"
+        return f"nothing was compiled: {made}"
     return "no graph was recorded"
 
 
-def _borders(source: Source, rank: int, module: int) -> str:
-    """In one sentence; "" where there is nothing to compare."""
+def _borders(source: Source, rank: int, module: int, noun: str) -> str:
+    """In one sentence; "" where there is nothing to compare. ``noun``: what the parts are."""
     found = borders(source, rank=rank)
     found = found[found["module"] == module]
     parts, buckets = found["part"].nunique(), found["bucket"].nunique()
     if parts < 2:
         return ""
+    plan = f"{buckets} bucket{'s' if buckets > 1 else ''} for {parts} {noun}s"
     if len(found) == parts == buckets:
-        return f"agree: {buckets} buckets for {parts} subgraphs"
+        return f"agree: {plan}"
     waiting = found.groupby("bucket")["part"].nunique()
     spread = int((waiting > 1).sum())
-    return (
-        f"disagree: {buckets} buckets for {parts} subgraphs, and {spread} of them "
-        f"{'waits' if spread == 1 else 'wait'} for more than one subgraph"
-    )
+    waits = f"and {spread} of them {'waits' if spread == 1 else 'wait'}"
+    return f"disagree: {plan}, {'which waits' if buckets == 1 else waits} for more than one {noun}"

@@ -6,7 +6,7 @@ import dataclasses
 
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID
-from ddpviz.events import Fingerprints, Module
+from ddpviz.events import Fingerprints, Module, Parted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +34,38 @@ def moments(source: Source, *whats: str) -> list[Moment]:
                 found.setdefault(key, {})[rank] = note
     names = {(note.id): note for rank in source.ranks for note in source.notes(Module, rank=rank)}
     return [
-        Moment(step, iteration, module, what, _names(names.get(module), what, by_rank), by_rank)
+        Moment(
+            step,
+            iteration,
+            module,
+            what,
+            _names(source, names.get(module), what, by_rank),
+            by_rank,
+        )
         for (step, module, iteration, what), by_rank in sorted(
             found.items(), key=lambda item: (*item[0][:3], whats.index(item[0][3]))
         )
     ]
 
 
-def _names(module: Module | None, what: str, by_rank: dict[int, Fingerprints]) -> tuple[str, ...]:
+def _names(
+    source: Source, module: Module | None, what: str, by_rank: dict[int, Fingerprints]
+) -> tuple[str, ...]:
     tensors = () if module is None else module.buffers if "buffer" in what else module.parameters
     known = tuple(tensor.name for tensor in tensors)
-    many = max(len(note.hashes) for note in by_rank.values())
+    rank, longest = max(by_rank.items(), key=lambda item: len(item[1].hashes))
+    many = len(longest.hashes)
+    if module is not None and "buffer" not in what and many > len(known):
+        known += _added(source, rank, longest)
     kind = "buffer" if "buffer" in what else "parameter"
     return known + tuple(f"{kind} {index}" for index in range(len(known), many))
+
+
+def _added(source: Source, rank: int, note: Fingerprints) -> tuple[str, ...]:
+    """Parameters that the module's Reducer did not have then, which come after its own."""
+    parted = [
+        one
+        for one in source.notes(Parted, rank=rank)
+        if one.module == note.module and one.time_ns <= note.time_ns
+    ]
+    return parted[-1].added if parted else ()

@@ -14,11 +14,11 @@ from ddpviz.events import Compiled, Flag, Graph, Kind, Module, Plan, Split
 
 _GRAPHS = {
     "rank": "int64",
-    "module": "int64",
+    "module": "Int64",
     "graph": "int64",
     "role": "str",
-    "parent": "int64",
-    "part": "int64",
+    "parent": "Int64",
+    "part": "Int64",
     "compile_id": "str",
     "function": "str",
     "file": "str",
@@ -57,7 +57,7 @@ def graphs(source: Source, rank: int | None = None) -> pd.DataFrame:
     In the order in which each rank compiled them. ``role``: "forward" (Dynamo's, whole),
     "subgraph" (DDPOptimizer's, of ``parent``, the ``part``-th from the begin of the forward),
     "backward" (compiled autograd's), "before fusion" and "after fusion" (Inductor's pass over a
-    backward with all-reduces). ``module``, ``parent``, ``part``: -1 for none. ``nodes``: calls in
+    backward with all-reduces). ``module``, ``parent``, ``part``: <NA> for none. ``nodes``: calls in
     it; ``operations``: their names in order; ``extended``: nodes that DDPOptimizer took in
     beyond its limit, to find one whose output is used outside. ``all_reduces``: how many it has.
     ``compile_ms``: what its backend took, a split graph's subgraphs included; NaN where it did not

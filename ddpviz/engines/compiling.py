@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from ddpviz.engines.compiled import (
     BACKENDS,
@@ -21,6 +22,9 @@ from ddpviz.engines.compiled import (
 )
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.state import RankState
+
+#: Of a DDP of python_reducer: the handles of its hooks, a list.
+_HOOKS = "_accum_grad_hooks"
 
 
 def prepare(state: RankState, given: Compile, ddp: Mapping[str, Any]) -> None:
@@ -59,6 +63,14 @@ def outer(state: RankState) -> Any:
     return state.ddp
 
 
+def let_go(ddp: Any) -> None:
+    """Take python_reducer's hooks out of the parameters: there they outlive the DDP that put them
+    in, and reduce each gradient once more."""
+    hooks = getattr(ddp, _HOOKS, [])
+    while hooks:
+        hooks.pop().remove()
+
+
 @contextlib.contextmanager
 def backward(state: RankState) -> Iterator[None]:
     """Around ``loss.backward()``: compiled autograd, where it is on."""
@@ -90,6 +102,8 @@ def unavailable() -> dict[str, str]:
             found[mode] = f"this torch does not take it ({type(error).__name__})"
     if not hasattr(compiled_autograd, "_enable"):
         found[PYTHON] = "this torch has no torch._dynamo.compiled_autograd._enable"
+    if _HOOKS not in DistributedDataParallel.__init__.__code__.co_names:
+        found[PYTHON] = "this torch's DDP keeps no handles of python_reducer's hooks to remove them"
     if why := _no_inductor():
         found[BACKENDS[0]] = why
     return found

@@ -44,7 +44,9 @@ def wrap(state: RankState, given: Mapping[str, Any]) -> None:
 
 
 def unwrap(state: RankState) -> None:
-    """Let go of DDP around the model, and of gradients."""
+    """Let go of DDP around the model, of its hooks in the parameters, and of gradients."""
+    if state.ddp is not None:
+        compiling.let_go(state.ddp)
     state.ddp = state.call = None
     if state.model is not None:
         for parameter in state.model.parameters():

@@ -7,12 +7,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """How ``torch.compile`` and a DDP module have been put together, as a graph is compiled.
+    """How ``torch.compile`` and a DDP module have been put together.
 
     ``optimize_ddp``: torch's mode of that name. ``reducer``: who reduces gradients, "C++" or
     "Python". ``backend``: its name. ``order``: "wrap then compile" or "compile then wrap".
     ``compiled_autograd``: whether a backward has been through it. Written at first, which is in the
-    constructor where a model was compiled before, and when it changes.
+    constructor where a model was compiled before, else as a graph is compiled or broken off, and
+    when it changes. ``passed_over``: why Dynamo compiles no graph of the model's own forward, as
+    "torch.compiler.disable is on it"; "" where nothing says so.
     """
 
     module: int
@@ -23,6 +25,7 @@ class Compiled:
     backend: str
     order: str
     compiled_autograd: bool
+    passed_over: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

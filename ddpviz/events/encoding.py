@@ -100,6 +100,9 @@ def note_from_json(data: dict[str, Any]) -> Note:
     values = {}
     try:
         for field in dataclasses.fields(cls):
+            if field.name not in data and field.default is not dataclasses.MISSING:
+                values[field.name] = field.default  # of a version before that had it
+                continue
             value = data[field.name]
             nested = _NESTED.get(field.name, {}).get(cls)
             if nested is not None:

@@ -113,8 +113,9 @@ class Failure:
 class Unavailable:
     """What cannot be seen of a module, and why: nothing may be concluded from its absence.
 
-    ``what``: "buckets", "unused parameters", "walk" of a step, "collectives", "records" (of a rank,
-    whose file is cut or not there; its module is :data:`NO_MODULE`), or of torch.compile
+    ``what``: "buckets", "parameters" (the Reducer's), "comm hook" (when it returns), "unused
+    parameters", "walk" of a step, "collectives", "records" (of a rank, whose file is cut or not
+    there; its module is :data:`NO_MODULE`), or of torch.compile
     "graphs", "splits", "graph breaks", "recompilations", "compilations", "fusion". ``why``:
     completes "not available here, because".
     """
@@ -178,9 +179,11 @@ class Fingerprints:
 class Parted:
     """How the module's parameters part from those that its Reducer has had since it was built.
 
-    ``replaced``: names under which there is another tensor now; ``added``: parameters that want a
+    ``replaced``: names under which there is another tensor now, or whose module has become another
+    one; ``added``: parameters that want a
     gradient and that the Reducer does not have; ``idle``: that it waits for, and that are frozen
-    now or in the module no more. Written when it changes, so it holds from ``step`` on.
+    now or in the module no more. Written when it changes, so it holds from ``step`` on; -1: as
+    recording of the module began.
     """
 
     module: int

@@ -66,8 +66,10 @@ class Auditor:
         found = audit(Recent(self.recording), before)
         with self._lock:
             for one in found:
+                key = one.kind, one.module
+                if one.severity is Severity.NOTE:
+                    self._kept.pop(key, None)  # what came since says that it is none
                 if _stays(one) and len(self._kept) < _MOST:
-                    key = one.kind, one.module
                     known = self._kept.get(key, one)
                     self._kept[key] = dataclasses.replace(
                         one,

@@ -15,6 +15,7 @@ import torch
 from ddpviz.events import NO_GROUP, Flag, Kind
 from ddpviz.probe import structure, unreduced
 from ddpviz.probe.describe import error_text
+from ddpviz.probe.dynamo import traces
 from ddpviz.probe.packed import PACKED_READY
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
         states = recorder.states()
         if recorder.closed or not states or local.in_backward or _graph_task() != -1:
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
+        if traces():  # AOTAutograd's, in the forward that compiles
+            return call(*args, **kwargs)
+        recorder.backward_of = _of(states, recorder.current_step)
         for state in states:
             state.in_backward = True
             if state.python_reducer:  # nothing prepares it
@@ -61,11 +65,9 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
         finally:
             local.in_backward = False
             end_ns = recorder.now()
-            last = states[0]
+            last = max(states, key=lambda state: max(state.prepared_ns, state.forward_ns))
             for state in states:
-                state.in_backward = False
-                if state.prepared_ns > last.prepared_ns:
-                    last = state
+                state.in_backward = state.awaits_backward = False
             if recorder.reduced_ns:
                 recorder.reduced_ns = end_ns
             recorder.write_rows(
@@ -87,6 +89,14 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                         structure.look(recorder, state, False)
 
     return _engine_run_backward
+
+
+def _of(states: list[ModuleState], step: int) -> ModuleState | None:
+    """The module whose gradients a backward brings: the only one with a forward since the backward
+    before, else in the step. None where torch does not tell."""
+    found = [state for state in states if state.awaits_backward]
+    found = found or [state for state in states if state.forward_step == step]
+    return found[0] if len(found) == 1 else None
 
 
 def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> None:

@@ -114,7 +114,10 @@ class Collectives:
         if flags and flags & Flag.INFERRED:
             return -1
         if flags and flags & Flag.FROM_HOOK:
-            return self._recorder.local.hook_bucket
+            local = self._recorder.local
+            if local.hook_bucket < 0 and local.early_hook is not None:
+                return local.early_hook[1]
+            return local.hook_bucket
         return backward.bucket_launched(self._recorder, state, begin_ns, nbytes)
 
     def _new_group(self, inner: Any) -> tuple[int, Callable[[], int], Any]:

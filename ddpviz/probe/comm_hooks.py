@@ -59,6 +59,10 @@ class RecordedHook:
         for name in ("__name__", "__qualname__", "__module__"):
             setattr(self, name, getattr(hook, name, type(hook).__name__))
 
+    def follow(self, recorder: Recorder, followed: ModuleState) -> None:
+        """Another recorder follows its module from now on."""
+        self._recorder, self._followed = recorder, followed
+
     def __reduce__(self) -> Any:
         return _itself, (self.__wrapped__,)
 

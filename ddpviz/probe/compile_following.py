@@ -24,6 +24,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.open: list[Graph] = []
         self.begun_ns: list[int] = []
+        self.module = NO_MODULE  # of the last graph of what is compiled now
 
 
 class Following:
@@ -69,10 +70,10 @@ class Following:
     def _active(self) -> int:
         """The DDP module in whose forward or backward this thread is."""
         states = self._recorder.states()
-        inside = [one for one in states if one.in_forward] or [
-            one for one in states if one.in_backward
-        ]
+        inside = [one for one in states if one.in_forward]
         if inside:
-            return max(inside, key=lambda one: one.prepared_ns).id
+            return max(inside, key=lambda one: one.forward_ns).id
         state = self._active_state()
+        if state is None and any(one.in_backward for one in states):
+            state = self._recorder.backward_of
         return NO_MODULE if state is None else state.id

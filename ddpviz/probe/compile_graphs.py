@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ddpviz.events import NO_MODULE, Argument, Compiled, Flag, Graph, Kind, Part, Split
 from ddpviz.probe import graphs
 from ddpviz.probe.compile_following import Following
-from ddpviz.probe.dynamo import backend_inside, backend_name, compile_id, optimize_ddp_mode
+from ddpviz.probe.dynamo import (
+    backend_inside,
+    backend_name,
+    compile_id,
+    optimize_ddp_mode,
+    passed_over,
+)
 
 if TYPE_CHECKING:
     from ddpviz.probe.recorder import Recorder
@@ -48,6 +54,7 @@ class FollowingGraphs(Following):
             order,
             # Once a backward went through it, a forward's graph does not say that it is off.
             autograd or (before is not None and before.compiled_autograd),
+            passed_over(ddp),
         )
         if before is None or note != dataclasses.replace(
             before, version=note.version, time_ns=note.time_ns
@@ -59,8 +66,10 @@ class FollowingGraphs(Following):
         """The DDP module whose parameters a graph has, and which inputs these are."""
         active = self._active_state()
         best: tuple[ModuleState | None, tuple[Argument, ...]] = (active, ())
-        # Of two around one model the one that is in its forward, else the later: an earlier one
-        # may not have been collected yet.
+        if active is None and any(one.in_backward for one in self._recorder.states()):
+            active = self._recorder.backward_of
+        # Of two around one model the one that is in its forward or backward, else the later: an
+        # earlier one may not have been collected yet.
         states = sorted(self._recorder.states(), key=lambda one: (one is active, one.id))
         for state in reversed(states):
             known = {id(one()): index for index, one in enumerate(state.parameters)}
@@ -140,6 +149,7 @@ class FollowingGraphs(Following):
         autograd = compile_id().startswith("!")
         backend = backend_name(output.compiler_fn)
         if state is not None:
+            self._local.module = state.id
             self._compiled(state, backend, autograd)
         if backend == "inductor" or _POST_GRAD in sys.modules:
             self._follow_fusion()

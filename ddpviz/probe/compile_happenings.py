@@ -10,23 +10,26 @@ from typing import Any
 from torch.nn.parallel import distributed as ddp_file
 
 from ddpviz.events import NO_MODULE, GraphBreak, Kind, Recompile
-from ddpviz.probe.compile_following import Following
-from ddpviz.probe.dynamo import compile_id
+from ddpviz.probe.compile_graphs import FollowingGraphs
+from ddpviz.probe.dynamo import backend_name, compile_id
 
 
-class FollowingHappenings(Following):
+class FollowingHappenings(FollowingGraphs):
     """Notes them as they come."""
 
     def _graph_break(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def log_graph_break(self_: Any, code_options: Any, *args: Any, **kwargs: Any) -> Any:
             given = dict(zip(("reason", "exc"), args, strict=False)) | kwargs
             if not getattr(given.get("exc"), "logged", False):
-                self._safely("graph breaks", lambda: self._of_break(code_options, **given))
+                backend = getattr(getattr(self_, "output", None), "compiler_fn", None)
+                self._safely("graph breaks", lambda: self._of_break(backend, code_options, **given))
             return call(self_, code_options, *args, **kwargs)
 
         return log_graph_break
 
-    def _of_break(self, code_options: Any, reason: str = "", exc: Any = None) -> None:
+    def _of_break(
+        self, backend: Any, code_options: Any, reason: str = "", exc: Any = None, **_: Any
+    ) -> None:
         stack = getattr(exc, "real_stack", None)
         file, line = code_options["co_filename"], int(code_options["co_firstlineno"])
         if stack:
@@ -35,6 +38,9 @@ class FollowingHappenings(Following):
         module, states = self._active(), self._recorder.states()
         if module == NO_MODULE and len(states) == 1 and file == ddp_file.__file__:
             module = states[0].id  # Dynamo comes to DDP's forward before it runs
+        state = next((one for one in states if one.id == module), None)
+        if state is not None and backend is not None:
+            self._compiled(state, backend_name(backend), compile_id().startswith("!"))
         self._recorder.note(
             GraphBreak(module, time.time_ns(), compile_id(), kind, str(reason), str(file), line)
         )
@@ -66,6 +72,7 @@ class FollowingHappenings(Following):
         def run_start_callbacks(handler: Any, *args: Any, **kwargs: Any) -> Any:
             begin_ns = time.time_ns()
             self._local.begun_ns.append(begin_ns)
+            self._local.module = NO_MODULE
             self._safely("compilations", lambda: self._of_compilation(begin_ns, 0, args))
             return call(handler, *args, **kwargs)
 
@@ -87,4 +94,7 @@ class FollowingHappenings(Following):
         # Torch 2.6 gives its callbacks nothing.
         trigger = getattr(given[0], "callback_trigger", None) if given else None
         label = self._recorder.label(str(getattr(trigger, "name", "dynamo")).lower())
-        self._recorder.write(Kind.COMPILE, begin_ns, end_ns, label=label, module=self._active())
+        module = self._active()
+        if module == NO_MODULE:
+            module = self._local.module
+        self._recorder.write(Kind.COMPILE, begin_ns, end_ns, label=label, module=module)

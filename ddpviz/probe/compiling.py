@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ddpviz.probe import dynamo
-from ddpviz.probe.compile_graphs import FollowingGraphs
 from ddpviz.probe.compile_happenings import FollowingHappenings
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ddpviz.probe.state import ModuleState
 
 
-class Compiling(FollowingGraphs, FollowingHappenings):
+class Compiling(FollowingHappenings):
     """Of one recorder. :meth:`follow` begins it, once Dynamo is there."""
 
     def __init__(self, recorder: Recorder):

@@ -79,6 +79,7 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
             recorder.release(state)
             return
         recorder.built(self, state, "construction")
+        recorder.fingerprints.initial(state)
         common = {"step": -1, "module": state.id}
         recorder.write(Kind.CONSTRUCTION, begin_ns, end_ns, **common)
         first = min((b for b, _ in state.steps_ns), default=end_ns)

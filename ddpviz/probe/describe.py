@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import sys
 import time
 import weakref
@@ -40,11 +41,7 @@ def _name(module: torch.nn.Module) -> str:
 
 def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     """``parameters``: weak references, in the Reducer's index order."""
-    # All parameters of a compiled model have this in their names.
-    names = {
-        id(parameter): name.replace("_orig_mod.", "")
-        for name, parameter in ddp.module.named_parameters()
-    }
+    names = _parameter_names(ddp, parameters)
     tensors = [
         _tensor(names.get(id(parameter), f"parameter {index}"), parameter)
         for index, parameter in enumerate(reference() for reference in parameters)
@@ -63,24 +60,85 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     )
 
 
+def _parameter_names(ddp: Any, parameters: list[Any]) -> dict[int, str]:
+    """By id. One that was replaced since the module was wrapped has the name of what is in its
+    place now; where that has more or fewer parameters its index, below their common path."""
+    # All parameters of a compiled model have this in their names.
+    live = [
+        (name.replace("_orig_mod.", ""), parameter)
+        for name, parameter in ddp.module.named_parameters()
+    ]
+    names = {id(parameter): name for name, parameter in live}
+    ignored = ddp.parameters_to_ignore
+    here = [(name, parameter) for name, parameter in live if name not in ignored]
+    place = {id(parameter): at for at, (_, parameter) in enumerate(here)}
+    index = {id(reference()): at for at, reference in enumerate(parameters)}
+    wrapped = _wrapped(ddp)
+    original = {id(parameter) for parameter in wrapped}
+    since, lost = 0, []
+    for parameter in [*wrapped, None]:
+        at = len(here) if parameter is None else place.get(id(parameter), -1)
+        if at < 0:
+            lost.append(parameter)
+            continue
+        between = [name for name, new in here[since:at] if id(new) not in original]
+        if len(between) == len(lost):
+            names.update((id(old), name) for old, name in zip(lost, between, strict=True))
+        elif path := _common_path(between):
+            names.update((id(old), f"{path}.parameter {index.get(id(old), -1)}") for old in lost)
+        since, lost = at + 1, []
+    return names
+
+
+def _common_path(names: list[str]) -> str:
+    """Of the module that has all of them; empty for the root."""
+    paths = [name.split(".")[:-1] for name in names]
+    return ".".join(os.path.commonprefix(paths)) if paths else ""
+
+
+def _wrapped(ddp: Any) -> list[torch.Tensor]:
+    """The parameters that DDP's constructor found, but those that it was to ignore."""
+    return list(getattr(ddp, "_module_parameters", ()))
+
+
 def reducer_parameters(ddp: Any) -> list[Any]:
     """The parameters of a module that was built before recording began, in the Reducer's order.
 
-    As ``DDP._build_params_for_reducer`` collects them (names spelled as there, so the root's own
-    begin with a dot). Frozen since then, a parameter is still the Reducer's: told by the number
-    that the Reducer has. Empty where that cannot be told.
+    Its buckets have them, whatever has become of the module since. Sparse ones cannot be read: then
+    it is those that want a gradient now, or all, as many as the Reducer has. Empty where that
+    cannot be told.
     """
     expected = len(ddp.reducer.get_backward_stats())
-    for wants_gradient in (True, False):
-        found: dict[int, torch.Tensor] = {}
-        for module_name, module in ddp.module.named_modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                ignored = f"{module_name}.{name}" in ddp.parameters_to_ignore
-                if not ignored and (parameter.requires_grad or not wants_gradient):
-                    found.setdefault(id(parameter), parameter)
-        if len(found) == expected:
-            return [weakref.ref(parameter) for parameter in found.values()]
+    hooked = _in_buckets(ddp)
+    for collected in (_wrapped(ddp), _collected(ddp)):
+        if hooked is not None:
+            choices = [[one for one in collected if id(one) in hooked]]
+        else:
+            choices = [[one for one in collected if one.requires_grad], collected]
+        for found in choices:
+            if len(found) == expected:
+                return [weakref.ref(parameter) for parameter in found]
     return []
+
+
+def _collected(ddp: Any) -> list[torch.Tensor]:
+    """As ``DDP._build_params_for_reducer`` collects them (names spelled as there, so the root's own
+    begin with a dot), and frozen ones."""
+    found: dict[int, torch.Tensor] = {}
+    for module_name, module in ddp.module.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if f"{module_name}.{name}" not in ddp.parameters_to_ignore:
+                found.setdefault(id(parameter), parameter)
+    return list(found.values())
+
+
+def _in_buckets(ddp: Any) -> frozenset[int] | None:
+    """Ids of the parameters that the Reducer has hooked; None for sparse gradients."""
+    try:
+        buckets = ddp.reducer._get_zeros_like_grad_buckets()
+    except (RuntimeError, TypeError):
+        return None
+    return frozenset(id(parameter) for bucket in buckets for parameter in bucket.parameters())
 
 
 def error_text(error: BaseException) -> str:

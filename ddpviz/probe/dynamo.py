@@ -14,6 +14,11 @@ from ddpviz import events
 
 _eval_frame = torch._C._dynamo.eval_frame
 _FORWARD = str(Path(__file__).with_name("forward.py"))
+_TORCH = Path(torch.__file__).parent
+_DISABLED = "torch.compiler.disable is on it"
+_keys: Any = getattr(torch._C, "_TorchDispatchModeKey", None)
+_mode_of: Callable[[Any], Any] = getattr(torch._C, "_get_dispatch_mode", lambda key: None)
+_TRACING = [getattr(_keys, name) for name in ("FAKE", "PROXY") if hasattr(_keys, name)]
 
 
 def keep_out(*functions: Callable[..., Any]) -> None:
@@ -86,6 +91,14 @@ def compile_id() -> str:
     return "" if found is None else str(found)
 
 
+def traces() -> bool:
+    """Whether what runs now is traced and not run: by a compiler, or with fake tensors."""
+    context = getattr(sys.modules.get("torch._guards"), "TracingContext", None)
+    if context is not None and context.try_get() is not None:
+        return True
+    return any(_mode_of(key) is not None for key in _TRACING)
+
+
 def optimize_ddp_mode() -> str:
     """``torch._dynamo.config.optimize_ddp`` by its name; "" without Dynamo."""
     mode = getattr(sys.modules.get("torch._dynamo.utils"), "get_optimize_ddp_mode", None)
@@ -119,3 +132,20 @@ def backend_inside(ddp: Any) -> str | None:
         if getattr(layer, "_compiled_call_impl", None) is not None:
             return ""
     return None
+
+
+def passed_over(ddp: Any) -> str:
+    """Why Dynamo compiles no graph of the forward that DDP calls; "" where nothing says so."""
+    model = ddp.module
+    inside = getattr(model, "_compiled_call_impl", None) is not None
+    if type(model).__name__ == "OptimizedModule":
+        if type(getattr(model, "dynamo_ctx", None)).__name__ == "DisableContext":
+            return _DISABLED
+        model, inside = getattr(model, "_orig_mod", model), True
+    forward = getattr(model.forward, "__func__", model.forward)
+    if getattr(forward, "_torchdynamo_disable", False):
+        return _DISABLED
+    file = getattr(getattr(forward, "__code__", None), "co_filename", "")
+    if not inside and Path(file).is_relative_to(_TORCH):
+        return f"{type(model).__name__}.forward is written in torch itself"
+    return ""

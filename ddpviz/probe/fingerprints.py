@@ -164,14 +164,15 @@ def _capturing() -> bool:
 
 
 def _parameters(ddp: Any, state: ModuleState) -> list[torch.Tensor | None]:
-    """By name, as the module has them now: one that was replaced is another tensor."""
+    """By name, as the module has them now: one that was replaced is another tensor. After those of
+    the Reducer come those that it should have, in the order of the Parted note."""
     if not state.parted:
         return [reference() for reference in state.parameters]
     live = state.live_parameters(ddp)
     return [
         live.get(name, reference())
         for name, reference in zip(state.names, state.parameters, strict=True)
-    ]
+    ] + [live.get(name) for name in state.parted.added]
 
 
 def _gradients(ddp: Any, state: ModuleState) -> list[torch.Tensor | None]:

@@ -59,6 +59,8 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
             flags |= _NO_GRAD
         else:
             state.backward_iteration = state.iteration
+            state.forward_ns, state.forward_step = begin_ns, recorder.current_step
+            state.awaits_backward = True
             state.unreduced.forwards += 1
             state.unreduced.no_sync = bool(flags & _NO_SYNC)
         iteration, step, module = state.iteration, recorder.current_step, state.id

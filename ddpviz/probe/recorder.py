@@ -21,8 +21,10 @@ from ddpviz import events
 from ddpviz.events import LEVELS, NO_GROUP, NO_MODULE, Flag, Kind
 from ddpviz.probe import cuda_events, describe, lifecycle, structure, tap
 from ddpviz.probe.collectives import Collectives
+from ddpviz.probe.comm_hooks import RecordedHook
 from ddpviz.probe.compiling import Compiling
 from ddpviz.probe.device_times import DeviceTimes
+from ddpviz.probe.early_hooks import EarlyHooks
 from ddpviz.probe.environment import environment
 from ddpviz.probe.fingerprints import Fingerprinter
 from ddpviz.probe.frames import Walker
@@ -99,6 +101,9 @@ class Recorder:
         self._states: dict[int, ModuleState] = {}
         self._by_reducer: dict[int, ModuleState] = {}
         self.collectives = Collectives(self)
+        self.early_hooks = EarlyHooks(self, self._patches)
+        #: The module whose gradients the running backward brings, None where that is not known.
+        self.backward_of: ModuleState | None = None
         self._taps: list[tap.Tap] = []
         self._modules = 0
         self._step_begin_ns = 0
@@ -146,10 +151,9 @@ class Recorder:
     def adopt(self, module: Any) -> None:
         """Tap a DDP module that exists already, between two of its steps. Idempotent.
 
-        Raises TypeError for anything but a DistributedDataParallel.
+        Raises TypeError for anything but a DistributedDataParallel, or one that was compiled.
         """
-        check_module(module)
-        ddp: Any = module
+        ddp = check_module(module)
         if id(ddp) in self._states:
             return
         state = self.new_state(ddp.process_group)
@@ -163,14 +167,8 @@ class Recorder:
             or getattr(ddp, "_static_graph_delay_allreduce_enqueued", False)
         )
         self.built(ddp, state, "attached")
-        if describe.comm_hook_name(ddp) and not ddp._comm_hooks:
-            # C++ keeps the process group that a built-in hook was registered with.
-            why = (
-                "a comm hook built into torch was registered before recording began: "
-                "attach first, then register it"
-            )
-            self.note(events.Unavailable(state.id, "buckets", time.time_ns(), why))
-            self.say(f"buckets are not available here, because {why}")
+        structure.look(self, state, False)
+        self.fingerprints.initial(state)
 
     def close(self) -> None:
         """Record no more, give every module its group back, flush. Idempotent."""
@@ -245,9 +243,10 @@ class Recorder:
         if self.level == "detail":
             self._ready_on_device.watch(state)
         state.last_stats = ddp.reducer.get_backward_stats()
-        state.python_hook = any(not _is_builtin(hook) for hook, _ in ddp._comm_hooks)
-        # Of a hook that was registered before, and of one built into C++, the end is not seen.
-        state.unreduced.seen = not describe.comm_hook_name(ddp)
+        if len(state.parameters) != len(state.last_stats):
+            why = "its Reducer's parameters are not known: attach right after wrapping the model"
+            self._not_seen(state, "parameters", why)
+        self._hooked_before(ddp, state)
         self.configured(ddp)
         self.plan(ddp, state, reason)
         self.compiling.built(ddp, state)
@@ -259,7 +258,28 @@ class Recorder:
             if state.tap is not None and not state.tap.take_name():
                 why = "this torch does not let a group take another's name"
                 self.note(events.Unavailable(state.id, "collectives", time.time_ns(), why))
-        self.fingerprints.initial(state)
+
+    def _hooked_before(self, ddp: Any, state: ModuleState) -> None:
+        """What is seen of a comm hook that is there already."""
+        hooks = [hook for hook, _ in ddp._comm_hooks]
+        state.python_hook = any(not _is_builtin(hook) for hook in hooks)
+        if not describe.comm_hook_name(ddp):
+            return
+        if state.python_hook:
+            if isinstance(hooks[-1], RecordedHook):  # of a recorder that is closed
+                hooks[-1].follow(self, state)
+                return
+            if self.early_hooks.follow(state):
+                return
+            why = "a comm hook was registered before recording began"
+        else:  # C++ keeps the process group that it was registered with
+            why = "a comm hook built into torch was registered before recording began"
+        state.unreduced.seen = False
+        self._not_seen(state, "buckets", f"{why}: attach first, then register it")
+
+    def _not_seen(self, state: ModuleState, what: str, why: str) -> None:
+        self.note(events.Unavailable(state.id, what, time.time_ns(), why))
+        self.say(f"{what} are not available here, because {why}")
 
     def described(self, ddp: Any, state: ModuleState) -> None:
         """Note what the module is, once its parameters are known."""
@@ -516,8 +536,10 @@ def check_free() -> None:
         )
 
 
-def check_module(module: Any) -> None:
-    """Raises TypeError or ValueError for what cannot be followed."""
+def check_module(module: Any) -> Any:
+    """The DDP module, of ``torch.compile(ddp)`` that inside it. Raises TypeError or ValueError for
+    what cannot be followed."""
+    module = getattr(module, "_orig_mod", module)  # torch.compile's OptimizedModule
     if not isinstance(module, torch.nn.parallel.DistributedDataParallel):
         raise TypeError(
             f"found a {type(module).__name__}, expected a DistributedDataParallel module: "
@@ -528,3 +550,4 @@ def check_module(module: Any) -> None:
             "found a DistributedDataParallel without a Reducer, expected one that has it: "
             "with every parameter in delay_all_reduce_named_params there is nothing to record"
         )
+    return module

@@ -21,6 +21,8 @@ class Local(threading.local):
     cause: Cause = Cause.UNKNOWN
     hook_bucket: int = -1
     hook_state: ModuleState | None = None
+    #: Code, bucket and module of the last call of a hook that is older than the recording.
+    early_hook: tuple[Any, int, ModuleState] | None = None
     in_backward: bool = False
     finalized: list[tuple[int, ...]] = []  # records that leave with the backward's own
     state: ModuleState | None = None
@@ -72,6 +74,8 @@ class ModuleState:
         self.module_span: tuple[int, int] | None = None  # of the forward that runs, once known
         self.prepare_span: tuple[int, int] | None = None
         self.in_forward = False
+        self.forward_ns, self.forward_step = 0, -2  # of the last forward with gradients: its begin
+        self.awaits_backward = False  # there was one since the last backward
         self.prepared_ns = 0
         self.launched_buckets = 0
         self.first_launch_ns = 0

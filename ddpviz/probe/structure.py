@@ -22,7 +22,8 @@ _FIRST, _EVERY = 3, 64
 
 
 def look(recorder: Recorder, state: ModuleState, synced: bool) -> None:
-    """After a backward; once per step. ``synced``: it reduced the module's gradients."""
+    """As a module is attached, and after a backward; once per step. ``synced``: it reduced the
+    module's gradients."""
     step = recorder.step_index
     due = step < _FIRST or step % _EVERY == 0 or recorder.fingerprints.due
     # One that should have reduced and did not is looked at in any step: this may tell why.
@@ -48,7 +49,9 @@ def _parted(
         here, ours = live.get(name), reference()
         if id(ours) in alive:  # also under another name: a wrapper was put around its layer
             continue
-        if here is None or not here.requires_grad:
+        if here is None and _under(_path(name), live, known):
+            replaced.append(name)
+        elif here is None or not here.requires_grad:
             idle.append(name)
         elif id(here) not in known:
             replaced.append(name)
@@ -72,6 +75,19 @@ def _parted(
     if _names(now) != (((), (), ()) if before is None else _names(before)):
         state.parted = now
         recorder.note(now)
+
+
+def _path(name: str) -> str:
+    """Of its module; empty for the root's own."""
+    return name.rpartition(".")[0]
+
+
+def _under(path: str, live: dict[str, torch.Tensor], known: dict[int, str]) -> bool:
+    """Whether a module, or what took its place, has parameters that the Reducer does not."""
+    return bool(path) and any(
+        name.startswith(f"{path}.") and parameter.requires_grad and id(parameter) not in known
+        for name, parameter in live.items()
+    )
 
 
 def _known(state: ModuleState) -> list[tuple[str, Any]]:

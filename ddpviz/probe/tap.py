@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from ddpviz.events import Cause, Flag
-from ddpviz.probe import used_map
+from ddpviz.probe import early_hooks, python_reducer, used_map
 from ddpviz.probe.dynamo import keep_out
 
 if TYPE_CHECKING:
@@ -75,13 +75,23 @@ class Tap(dist.ProcessGroup):
 
     def take_name(self) -> bool:
         """Stand in for the inner group also where C++ looks it up by its name, as functional
-        collectives do. False where this torch has no way to."""
-        return _rename(self.inner, self)
+        collectives do. False where this torch has no way to.
+
+        Where another module of the group stands in for it already, that goes on."""
+        return _rename(self.inner, self) or self._named_already()
+
+    def _named_already(self) -> bool:
+        name: Any = self.getGroupName()
+        try:
+            found = torch._C._distributed_c10d._resolve_process_group(name)
+        except (AttributeError, RuntimeError):
+            return False
+        return isinstance(found, Tap) and found.recorder is self.recorder
 
     def release(self) -> None:
         """Stop recording and leave c10d's tables. Calls still forward."""
-        self.recorder = None
-        _rename(self, self.inner)
+        recorder, self.recorder = self.recorder, None
+        _rename(self, python_reducer.heir(recorder, self))
         for table in _tables():
             table.pop(self, None)
 
@@ -264,11 +274,16 @@ def _cause(
     if local.cause:
         return local.cause, 0, state
     if state is not None and state.python_reducer and state.in_backward:
-        return Cause.PYTHON_REDUCER, 0, state
+        reduces, of = python_reducer.reduces(recorder, frame)
+        if reduces:
+            return Cause.PYTHON_REDUCER, 0, of
     if from_cpp:
         return Cause.UNKNOWN, 0, state
     if local.hook_bucket >= 0:  # a hook may use any group, so the module is the hook's
         return Cause.BUCKET, _FROM_HOOK, local.hook_state
+    early = early_hooks.bucket_of(recorder, frame)
+    if early is not None:
+        return Cause.BUCKET, _FROM_HOOK, early[1]
     depth = 0
     while frame is not None and depth < 12:
         if frame.f_code.co_filename.endswith("torch/nn/modules/_functions.py"):
@@ -276,7 +291,7 @@ def _cause(
         frame, depth = frame.f_back, depth + 1
     hooked = state if state is not None else recorder.in_backward_with_hook()
     if hooked is not None and hooked.in_backward and hooked.python_hook:
-        # A hook's continuation, or a hook registered before recording began.
+        # A hook's continuation, or what an early hook sends before it asks its bucket anything.
         return Cause.BUCKET, _FROM_HOOK | Flag.INFERRED, hooked
     return Cause.USER, 0, state
 

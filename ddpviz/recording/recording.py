@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -348,10 +349,22 @@ class Recording:
         return analysis.waiting(self)
 
     def audit(self) -> Any:
-        """See :func:`ddpviz.analysis.audit.audit`."""
+        """What is wrong, see :func:`ddpviz.analysis.audit.audit`. Nothing found is not all well:
+        :meth:`unchecked` tells what this recording cannot tell, and why. Warns where ranks are to
+        be compared and only one was recorded here, as ``attach`` without ``out`` does.
+        """
         from ddpviz.analysis import audit
 
+        if alone := audit.alone(self):
+            warnings.warn(alone, stacklevel=2)
         return audit.audit(self)
+
+    def unchecked(self) -> Any:
+        """What :meth:`audit` cannot tell from this recording, see
+        :func:`ddpviz.analysis.audit.not_checked`."""
+        from ddpviz.analysis import audit
+
+        return audit.not_checked(self)
 
     def walk(self, step: int | None = None, rank: int = 0) -> Any:
         """See :func:`ddpviz.explain.walk`."""

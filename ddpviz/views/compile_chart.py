@@ -108,11 +108,11 @@ def _chart(
         if plan.module == module and plan.iteration <= iteration
     ]
     buckets = () if python or not plans else max(plans, key=lambda plan: plan.version).buckets
-    zero_ns = _begin_ns(source, step, rank, forward)
+    zero_ns, without = _begin_ns(source, step, rank, forward), of.without_gradient(iteration)
     ready = {
         int(one["index"]): (int(one["begin_ns"]) - zero_ns) / 1e6
         for one in _mine(source, Kind.GRAD_READY, step, rank, module)
-        if one["begin_ns"] >= zero_ns
+        if one["begin_ns"] >= zero_ns and one["index"] not in without
     }
     every = calls(source, step)
     every = every[(every["rank"] == rank) & (every["module"] == module)]

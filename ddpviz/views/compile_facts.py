@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ddpviz.analysis.graph_breaks import of_ddp, of_model
+from ddpviz.analysis.graph_breaks import told as told_of
 from ddpviz.analysis.source import Source, whole_of
 from ddpviz.events import GraphBreak, Kind, Module, Recompile, Split
 from ddpviz.views.compile_chart import Chart
 from ddpviz.views.text import ON_CUDA, count, duration, names
 
 _MOST_FACTS = 6
-_DDP_FILE = "torch/nn/parallel/distributed.py"
 
 
 def who(chart: Chart) -> str:
@@ -30,7 +31,12 @@ def finding(chart: Chart) -> str:
         after = f"; {count(buckets, 'bucket')} only then" if chart.ready else ""
         return f"one backward for all: {gradients} in one burst of {duration(spread)}{after}"
     if not chart.forward:
-        return "what DDP's forward ran was compiled into no graph"
+        how = chart.of.how_split(chart.time_ns, 0)
+        nothing = how if how.startswith("nothing was compiled") else ""
+        return nothing or "what DDP's forward ran was compiled into no graph"
+    if len(chart.forward) == 1:  # the breaks themselves are told below
+        why = chart.of.how_split(chart.time_ns, 0).partition(", from ")[0]
+        return f"{graphs} and {count(buckets, 'bucket')}: {why}"
     if buckets < 2:
         return f"{graphs}, but {count(buckets, 'bucket')}, which waits for the last of them"
     missed, borders = len(chart.missed), buckets - 1
@@ -38,10 +44,11 @@ def finding(chart: Chart) -> str:
         return f"each of {buckets} buckets ends where one of {graphs} ends"
     waiting = sum(len(chart.graphs_of(number)) > 1 for number in range(buckets))
     waits = "waits" if waiting == 1 else "wait"
-    return (
-        f"no graph ends at {missed} of {count(borders, 'border')} between buckets, so {waiting} of "
-        f"{buckets} buckets {waits} for more than one graph"
-    )
+    where = f"at {missed} of {borders} borders between buckets no graph ends"
+    if missed == borders:
+        between = "the border" if borders == 1 else f"none of the {borders} borders"
+        where = f"at {between} between buckets {'no' if borders == 1 else 'a'} graph ends"
+    return f"{where}, so {waiting} of {buckets} buckets {waits} for more than one graph"
 
 
 def _of_python(chart: Chart) -> str:
@@ -49,8 +56,12 @@ def _of_python(chart: Chart) -> str:
     if not chart.backward:
         return f"{sent}, one after another: each is waited for, as compiled autograd is off"
     traced = sum("all_reduce" in one for one in chart.backward[0].operations)
+    inside = f"{count(traced, 'all-reduce')} traced into the compiled backward"
+    if traced and not chart.sent:
+        return f"{inside}; which it sent in this step is not known"
     if len(chart.sent) < traced:
-        return f"{traced} all-reduces traced into the compiled backward, fused into {sent}"
+        fused = "fused into" if chart.how.backend == "inductor" else "of which it sent"
+        return f"{inside}, {fused} {sent}"
     return f"{sent} inside the compiled backward, none of them fused"
 
 
@@ -110,22 +121,14 @@ def _breaks(source: Source, chart: Chart) -> list[str]:
         for one in source.notes(GraphBreak, rank=chart.rank)
         if one.module == chart.of.module.id and one.time_ns <= chart.time_ns
     ]
-    of_torch = [
-        one
-        for one in found
-        if one.file.replace("\\", "/").endswith(_DDP_FILE)
-        or "`DistributedDataParallel." in one.reason
-    ]
+    breaks = sum(of_ddp(one) for one in found)
     told = []
-    if of_torch:
-        breaks = count(len(of_torch), "graph break")
-        told.append(f"{breaks} in DDP's own forward, around the module's, which is compiled")
-    others = {(one.file, one.line): one for one in found if one not in of_torch}
-    for one in list(others.values())[:_MOST_FACTS]:
-        why = " ".join(one.reason.split())
-        why = why.partition(" Explanation: ")[2].partition(" Hint: ")[0] or why
-        told.append(f"a graph break at {one.file}:{one.line}: {one.type}: {why[:200]}")
-    return told
+    if breaks:
+        around = "around the module's"
+        if chart.forward:
+            around += ", which is compiled"
+        told.append(f"{count(breaks, 'graph break')} in DDP's own forward, {around}")
+    return told + [told_of(one) for one in of_model(found)[:_MOST_FACTS]]
 
 
 def _extended(split: Split) -> list[str]:

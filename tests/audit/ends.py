@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from tests.audit.nets import Two, sgd, train, wrap
+from tests.audit.nets import Two, batch, sgd, train, wrap
 from tests.audit.recorded import Runs
 from tests.ranks import run_ranks
 
@@ -24,7 +24,22 @@ def step_counts(rank: int) -> None:
             train(rank, ddp, 1, optimizer)
 
 
-ENDS: Runs = {"step_counts": step_counts}
+def skipped_backward(rank: int) -> None:
+    """Rank 1 leaves out the backward of step 2; at the end rank 0 waits for another one of it."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    ddp = wrap(Two(), process_group=group)
+    optimizer = sgd(ddp)
+    for step in range(5):
+        optimizer.zero_grad()
+        loss = ddp(batch(rank, step)).square().mean()
+        if step == 2 and rank == 1:
+            continue
+        with contextlib.suppress(RuntimeError):
+            loss.backward()
+            optimizer.step()
+
+
+ENDS: Runs = {one.__name__: one for one in (step_counts, skipped_backward)}
 
 
 def with_debug(rank: int, world_size: int, folder: str) -> None:

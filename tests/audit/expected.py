@@ -29,6 +29,10 @@ EXPECTED = {
     "bypassed": Expected("wrapper-bypassed", 2, _BOTH, (), says="ddp.module"),
     "no_sync_step": Expected("no-sync-step", 1, _BOTH, (), says="no_sync"),
     "replaced": Expected("parameter-replaced", 1, _BOTH, ("second.weight",)),
+    "replaced_and_waited_for": Expected(
+        "parameter-replaced", 1, _BOTH, ("second.weight",), says="waits for the old one"
+    ),
+    "replaced_by_two": Expected("parameter-replaced", 1, _BOTH, _SECOND, says="the old ones"),
     "unhooked": Expected("parameter-not-hooked", 0, _BOTH, ("second.bias",)),
     "hook_local": Expected("hook-not-averaging", 0, _BOTH, _ALL, says="local_hook"),
     "hook_sums": Expected("hook-not-mean", 0, _BOTH, ("summing_hook",), says="does not divide"),
@@ -37,6 +41,18 @@ EXPECTED = {
     "changed_after": Expected("gradients-changed", 1, _BOTH, _ALL),
     "initial_state": Expected("initial-state", -1, _BOTH, _ALL),
     "learning_rate": Expected("replicas-parted", 1, _BOTH, _ALL, says="learning rate"),
+    "rounded": Expected("replicas-parted", 0, _BOTH, _ALL, says="of the order of rounding"),
+    "local_sgd": Expected("no-sync-step", 0, _BOTH, (), "note", "came 2 times from then on"),
+    "never_averaged": Expected(
+        "replicas-parted", 2, _BOTH, _ALL, "note", "post_localSGD_hook averages"
+    ),
+    "hook_inside": Expected(
+        "replicas-parted", 0, _BOTH, _ALL, "note", "inside_hook averages gradients among some"
+    ),
+    "autograd_grad": Expected("backward-unreduced", 0, _BOTH, (), says="autograd.grad"),
+    "step_on_one": Expected("optimizer-skipped", 1, (1,), (), says="on rank 0 and not on rank 1"),
+    "second_optimizer": Expected("optimizer-skipped", 2, (1,), (), says="more often on rank 0"),
+    "skipped_backward": Expected("backward-skipped", 2, (1,), (), says="of different steps"),
     "registration_order": Expected("models-differ", -1, _BOTH, _ALL, says="another order"),
     "frozen_on_one": Expected("models-differ", -1, _BOTH, ("second.bias",), says="only one"),
     "other_configuration": Expected(

@@ -7,6 +7,10 @@ import contextlib
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
+    PostLocalSGDState,
+    post_localSGD_hook,
+)
 from torch.utils.checkpoint import checkpoint
 
 from tests.audit.nets import Two, batch, sgd, train, wrap
@@ -82,6 +86,24 @@ def replaced(rank: int) -> None:
     # The Reducer waits for the old one, so it has to be in the graph.
     keep = next(p for n, p in zip(range(9), ddp._module_parameters, strict=False) if n == 2)
     train(rank, ddp, 2, forward=lambda x: ddp(x) + 0 * keep.sum())
+
+
+def replaced_and_waited_for(rank: int) -> None:
+    """As above, and nothing keeps the old one in the graph: step 1 reduces nothing."""
+    ddp = wrap(Two())
+    train(rank, ddp, 1)
+    ddp.module.second.weight = nn.Parameter(ddp.module.second.weight.detach().clone())
+    with contextlib.suppress(RuntimeError):
+        train(rank, ddp, 2, first=1)
+
+
+def replaced_by_two(rank: int) -> None:
+    """After step 0 a layer becomes two."""
+    ddp = wrap(Two())
+    train(rank, ddp, 1)
+    ddp.module.second = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    with contextlib.suppress(RuntimeError):
+        train(rank, ddp, 2, first=1)
 
 
 def unhooked(rank: int) -> None:
@@ -163,6 +185,122 @@ def learning_rate(rank: int) -> None:
     ddp = wrap(Two())
     train(rank, ddp, 1, sgd(ddp, 0.1))
     train(rank, ddp, 2, sgd(ddp, 0.1 + rank))
+
+
+def rounded(rank: int) -> None:
+    """Each rank moves its weights by its own gradients, and back by the same: that rounds."""
+    ddp = wrap(Two(32))
+    optimizer = sgd(ddp)
+    for step in range(3):
+        optimizer.zero_grad()
+        with ddp.no_sync():
+            ddp(batch(rank, step, 32)).square().mean().backward()
+        moves = [0.1 * parameter.grad for parameter in ddp.parameters()]
+        with torch.no_grad():
+            for parameter, move in zip(ddp.parameters(), moves, strict=True):
+                parameter.add_(move)
+        optimizer.zero_grad()
+        ddp(batch(rank, step, 32)).square().mean().backward()
+        with torch.no_grad():
+            for parameter, move in zip(ddp.parameters(), moves, strict=True):
+                parameter.sub_(move)
+        optimizer.step()
+
+
+def local_sgd(rank: int) -> None:
+    """All in no_sync, and parameters averaged after steps 1 and 3: right, if it is meant."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(0, 4, 2):
+        with ddp.no_sync():
+            train(rank, ddp, 2, optimizer, first=step)
+        for parameter in ddp.parameters():
+            dist.all_reduce(parameter.data)
+            parameter.data /= dist.get_world_size()
+
+
+def never_averaged(rank: int) -> None:
+    """torch's hook of local SGD from step 2 on, and nothing that averages parameters."""
+    ddp = wrap(Two())
+    ddp.register_comm_hook(local_state(2), post_localSGD_hook)
+    train(rank, ddp, 4)
+
+
+def local_state(start: int) -> PostLocalSGDState:
+    groups = [dist.new_group([one]) for one in range(dist.get_world_size())]
+    return PostLocalSGDState(None, groups[dist.get_rank()], start_localSGD_iter=start)
+
+
+def inside_hook(group, bucket):  # type: ignore[no-untyped-def]
+    future = dist.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
+def hook_inside(rank: int) -> None:
+    """A hook that averages in groups of one rank each, and nothing that averages parameters."""
+    groups = [dist.new_group([one]) for one in range(dist.get_world_size())]
+    ddp = wrap(Two(), bucket_cap_mb=0.0003)
+    ddp.register_comm_hook(groups[rank], inside_hook)
+    train(rank, ddp, 3)
+
+
+def autograd_grad(rank: int) -> None:
+    """Gradients of torch.autograd.grad, which DDP does not see."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(3):
+        gradients(rank, ddp, step)
+        optimizer.step()
+
+
+def gradients(rank: int, ddp: nn.Module, step: int) -> None:
+    """Each parameter's, by autograd.grad."""
+    parameters = list(ddp.parameters())
+    found = torch.autograd.grad(ddp(batch(rank, step)).square().mean(), parameters)
+    for parameter, gradient in zip(parameters, found, strict=True):
+        parameter.grad = gradient
+
+
+def step_on_one(rank: int) -> None:
+    """From step 1 on rank 0 alone steps."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    train(rank, ddp, 1, optimizer)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        ddp(batch(rank, step)).square().mean().backward()
+        if rank == 0:
+            optimizer.step()
+
+
+def second_optimizer(rank: int) -> None:
+    """From step 2 on rank 1 steps one of two optimizers only."""
+    ddp = wrap(Two())
+    optimizers = [sgd(ddp.module.first), sgd(ddp.module.second)]
+    for step in range(4):
+        ddp.zero_grad()
+        ddp(batch(rank, step)).square().mean().backward()
+        optimizers[0].step()
+        if rank == 0 or step < 2:
+            optimizers[1].step()
+
+
+def learning_rate_later(first: int, rank: int) -> None:
+    """Seven steps; from the first one on the learning rate is the rank's own."""
+    ddp = wrap(Two())
+    train(rank, ddp, first)
+    train(rank, ddp, 7 - first, sgd(ddp, 0.1 + rank), first=first)
+
+
+def changed_later(first: int, rank: int) -> None:
+    """Seven steps; from the first one on gradients are scaled by a number of the rank's own."""
+    ddp = wrap(Two())
+
+    def scale(step: int) -> None:
+        for parameter in ddp.parameters():
+            parameter.grad.mul_(1.0 + rank * (step >= first))
+
+    train(rank, ddp, 7, before_step=scale)
 
 
 class Ordered(nn.Module):
@@ -319,6 +457,8 @@ FAULTS: Runs = {
         bypassed,
         no_sync_step,
         replaced,
+        replaced_and_waited_for,
+        replaced_by_two,
         unhooked,
         hook_local,
         hook_sums,
@@ -327,6 +467,13 @@ FAULTS: Runs = {
         changed_after,
         initial_state,
         learning_rate,
+        rounded,
+        local_sgd,
+        never_averaged,
+        hook_inside,
+        autograd_grad,
+        step_on_one,
+        second_optimizer,
         registration_order,
         frozen_on_one,
         other_configuration,

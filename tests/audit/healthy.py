@@ -10,10 +10,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import post_localSGD_hook
 from torch.distributed.algorithms.join import Join
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
 
 from ddpviz.engines.workloads import WORKLOADS
-from tests.audit.faults import Normed, Table, Twice, image
+from tests.audit.faults import Normed, Table, Twice, gradients, image, local_state
 from tests.audit.nets import Two, batch, sgd, train, wrap
 from tests.audit.recorded import Runs
 from tests.fidelity import scenarios
@@ -60,6 +63,77 @@ def reduced_by_hand(rank: int) -> None:
 
     with ddp.no_sync():
         train(rank, ddp, 3, optimizer, before_step=average)
+
+
+def grad_by_hand(rank: int) -> None:
+    """autograd.grad, and an all-reduce of each gradient."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(3):
+        gradients(rank, ddp, step)
+        for parameter in ddp.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+        optimizer.step()
+
+
+def local_sgd_hooked(rank: int) -> None:
+    """torch's own local SGD: replicas part between two averagings."""
+    ddp = wrap(Two())
+    ddp.register_comm_hook(local_state(2), post_localSGD_hook)
+    averager = PeriodicModelAverager(period=3, warmup_steps=2)
+    train(rank, ddp, 7, PostLocalSGDOptimizer(sgd(ddp), averager))
+
+
+def frozen_critic(rank: int) -> None:
+    """The critic is frozen while the generator learns through it: it needs no gradient then."""
+    generator, critic = wrap(Two()), wrap(Two())
+    of_generator, of_critic = sgd(generator), sgd(critic)
+    for step in range(3):
+        critic.requires_grad_(True)
+        of_critic.zero_grad()
+        critic(batch(rank, step)).square().mean().backward()
+        of_critic.step()
+        critic.requires_grad_(False)
+        of_generator.zero_grad()
+        critic(generator(batch(rank, step))).square().mean().backward()
+        of_generator.step()
+
+
+def adversarial(rank: int) -> None:
+    """A batch is changed by its own gradient, through DDP, before each ordinary step."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(3):
+        x = batch(rank, step).requires_grad_()
+        (slope,) = torch.autograd.grad(ddp(x).square().mean(), x)
+        optimizer.zero_grad()
+        ddp(x.detach() + 0.01 * slope.sign()).square().mean().backward()
+        optimizer.step()
+
+
+def probed(rank: int) -> None:
+    """Rank 0 alone trains a layer of its own beside each step."""
+    ddp = wrap(Two())
+    layer = nn.Linear(8, 2)
+    own = sgd(layer)
+    for step in range(4):
+        train(rank, ddp, 1, first=step)
+        if rank == 0:
+            own.zero_grad()
+            layer(ddp.module(batch(rank)).detach()).square().mean().backward()
+            own.step()
+
+
+def skipped_together(rank: int) -> None:
+    """The optimizer steps in every second step, on both ranks."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(5):
+        optimizer.zero_grad()
+        ddp(batch(rank, step)).square().mean().backward()
+        if step % 2:
+            optimizer.step()
 
 
 def stages(rank: int) -> None:
@@ -330,6 +404,12 @@ HEALTHY: Runs = {
         frozen_before,
         accumulation,
         reduced_by_hand,
+        grad_by_hand,
+        local_sgd_hooked,
+        frozen_critic,
+        adversarial,
+        probed,
+        skipped_together,
         stages,
         looked_into,
         wrapped_later,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 import ddpviz
 from ddpviz.analysis.audit import KINDS, audit, not_checked
+from ddpviz.events import Batch
 from ddpviz.recording import Recording
 from tests import compiled
 from tests.audit import compiling, ends, faults, healthy, slow
-from tests.audit.expected import BESIDE, EXPECTED
-from tests.audit.recorded import recordings
+from tests.audit.expected import BESIDE, EXPECTED, Expected
+from tests.audit.recorded import record, recordings
 from tests.fidelity import scenarios
+from tests.ranks import run_ranks
 
 #: Kinds of ranks that fail or wait, which are tested with these.
 HANGS = ("hang", "mismatched-collectives", "rank-failed")
@@ -43,8 +47,8 @@ def well() -> dict[str, Recording]:
     return recordings(healthy.HEALTHY | healthy.MODES)
 
 
-def check(name: str, recording: Recording) -> None:
-    expected = EXPECTED[name]
+def check(name: str, recording: Recording, of: dict[str, Expected] = EXPECTED) -> None:
+    expected = of[name]
     found = [one for one in audit(recording) if one.kind not in BESIDE.get(name, ())]
     assert [one.kind for one in found] == [expected.kind]
     (one,) = found
@@ -116,6 +120,68 @@ def test_what_was_not_recorded_is_said_and_not_concluded_from() -> None:
     alone = Recording()
     assert audit(alone) == ()
     assert {one.kind for one in not_checked(alone)} >= {"straggler", "models-differ"}
+
+
+def test_what_needs_no_fingerprints_is_found_without_them_and_is_less_sure() -> None:
+    runs = {
+        one.__name__: one
+        for one in (
+            faults.autograd_grad,
+            faults.step_on_one,
+            faults.second_optimizer,
+            faults.local_sgd,
+            healthy.frozen_critic,
+            healthy.adversarial,
+            healthy.grad_by_hand,
+            healthy.probed,
+            healthy.skipped_together,
+            healthy.looked_into,
+        )
+    }
+    quiet = recordings(runs, fingerprints=0)
+    found = {
+        name: [(one.kind, one.since_step, one.ranks, one.sure) for one in audit(recording)]
+        for name, recording in quiet.items()
+    }
+    told = {name: all_ for name, all_ in found.items() if all_}
+    assert told == {
+        "autograd_grad": [("backward-unreduced", 0, (0, 1), "likely")],
+        "step_on_one": [("optimizer-skipped", 1, (1,), "likely")],
+        "local_sgd": [("no-sync-step", 0, (0, 1), "possible")],
+    }
+
+
+def test_what_was_known_of_the_steps_before_is_said_with_the_step_it_shows_in() -> None:
+    """Of every third step fingerprints are taken: 0, 3, 6."""
+    runs = {
+        "rate": functools.partial(faults.learning_rate_later, 2),
+        "changed": functools.partial(faults.changed_later, 2),
+    }
+    sampled = recordings(runs, fingerprints=3)
+    (rate,), (changed,) = (audit(sampled[name]) for name in runs)
+    assert (rate.kind, rate.since_step) == ("replicas-parted", 3)
+    assert "step 3 on (equal when last looked at, in step 0)" in rate.evidence
+    assert "gradients that were sampled until then did not" in rate.evidence
+    assert (changed.kind, changed.since_step) == ("gradients-changed", 3)
+    assert "step 3 on (equal when last looked at, in step 0)" in changed.evidence
+
+
+def test_one_rank_alone_is_warned_of_and_what_was_not_checked_is_at_hand() -> None:
+    whole = recordings({"learning_rate": faults.learning_rate})["learning_rate"]
+    alone = Recording()
+    for batch in run_ranks(_batches, 2)[1]:
+        alone.append(Batch.from_bytes(batch))
+    with pytest.warns(UserWarning, match="found rank 1 only, expected all 2"):
+        assert alone.audit() == ()
+    assert {one.kind for one in alone.unchecked()} >= {"replicas-parted", "models-differ"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [one.kind for one in whole.audit()] == ["replicas-parted"]
+    assert "replicas-parted" not in {one.kind for one in whole.unchecked()}
+
+
+def _batches(rank: int, world_size: int) -> list[bytes]:
+    return record(faults.learning_rate, rank)
 
 
 @pytest.mark.parametrize(("level", "found"), [("DETAIL", ["debug-detail"]), ("INFO", [])])

@@ -15,7 +15,9 @@ import torch
 from ddpviz.engines import ConfigurationError, Session
 from ddpviz.engines.compilations import Compilations
 from ddpviz.engines.compiled import Compile, first_cap_mb, leaks
-from ddpviz.events import RECORD, Batch, Compiled, Graph, Kind, Split
+from ddpviz.events import RECORD, Batch, Cause, Compiled, Graph, Kind, Module, Split
+from ddpviz.views.compile_chart import chart_of
+from ddpviz.views.compile_facts import finding
 
 PYTHON = {"compile_mode": "python_reducer", "compiled_autograd": True}
 
@@ -135,6 +137,56 @@ def test_leaving_python_reducer_gives_new_engines_and_says_so_before(session: Se
     (row,) = session.recording.compile(rank=0).tail(1).to_dict("records")
     assert row["compiled_autograd"] and row["dropped"]
     assert row["all_reduces"] == row["parameters"] > 10
+
+
+def _reduced(session: Session, steps: int) -> list[tuple[int, int]]:
+    """(cause, module) of each collective in the last of so many steps of rank 0."""
+    session.run(steps)
+    step = session.recording.last_step
+    sent = session.recording.records(kinds=Kind.COLLECTIVE_LAUNCHED, ranks=0, steps=step)
+    return [(int(one["cause"]), int(one["module"])) for one in sent]
+
+
+def test_a_wrap_within_python_reducer_leaves_no_hooks_of_the_one_before(session: Session) -> None:
+    """They would reduce each gradient once more, in no_sync too; and each is of its own module."""
+    session.load("mlp", layers=1, width=8, compile_mode="python_reducer", compile_backend="eager")
+    first = session.recording.notes(Module, 0)[-1]
+    expected = [Cause.PYTHON_REDUCER] * len(first.parameters)
+    assert _reduced(session, 2) == [(cause, first.id) for cause in expected]
+    for number in (1, 2):
+        assert session.configure(bucket_cap_mb=5 + number).startswith("re-wrapped")
+        assert _reduced(session, 1) == [(cause, first.id + number) for cause in expected]
+    session.configure(accumulation=3)
+    assert _reduced(session, 1) == [(cause, first.id + 2) for cause in expected]
+
+
+def test_what_is_traced_into_a_backward_is_of_the_module_whose_backward_it_is(
+    session: Session,
+) -> None:
+    """Functional collectives go to a group by its name, which the first module has taken."""
+    small = {"layers": 1, "width": 8, "compile_backend": "eager", **PYTHON}
+    session.load("mlp", **small)
+    found = []
+    for change in ("", "load", "wrap"):
+        if change == "load":
+            session.load("mlp", **small)
+        elif change:
+            session.configure(bucket_cap_mb=7)
+        module = session.recording.notes(Module, 0)[-1]
+        sent = _reduced(session, 2)
+        assert sent == [(Cause.PYTHON_REDUCER, module.id)] * len(module.parameters)
+        (row,) = session.recording.compile(rank=0).tail(1).to_dict("records")
+        assert row["module"] == module.id and row["all_reduces"] == len(sent)
+        step = session.recording.last_step
+        chart = chart_of(session.recording, step)
+        assert chart is not None and chart.of.module.id == module.id
+        assert finding(chart).endswith("inside the compiled backward, none of them fused")
+        graphs = session.recording.graphs(rank=0)
+        assert list(graphs["role"][graphs["module"] == module.id]) == ["forward", "backward"]
+        compiled = session.recording.records(kinds=Kind.COMPILE, ranks=0, steps=step - 1)
+        assert set(compiled["module"][compiled["end_ns"] > 0]) == {module.id}
+        found.append(module.id)
+    assert len({*found}) == 3
 
 
 def test_what_cannot_be_compiled_here_is_said() -> None:

@@ -132,6 +132,14 @@ def hung(out: Path, told: Callable[[Waiting], bool]) -> Waiting:
     return found[-1]
 
 
+def there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def every_line(found: Waiting) -> bool:
     return bool(found.ranks) and all(one.at is not None for one in found.ranks)
 
@@ -141,8 +149,10 @@ def test_who_waits_in_what_and_where_the_missing_rank_is(
 ) -> None:
     with job(sleeps, 3) as (out, pids):
         before = hung(out, every_line)
+        (live,) = ddpviz.load(out).audit()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(map(there, pids)), 60)
         after = ddpviz.load(out).waiting()
         assert main(["show", str(out), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)["waiting"]
@@ -150,6 +160,7 @@ def test_who_waits_in_what_and_where_the_missing_rank_is(
         text = capsys.readouterr().out
         (finding,) = ddpviz.load(out).audit()
     assert (finding.kind, finding.ranks, finding.since_step) == ("hang", (1,), 3)
+    assert (live.kind, live.severity.text, finding.severity.text) == ("hang", "note", "failure")
     assert finding.what == after.reason and finding.names == (after.ranks[0].collective,)
     states = {one.rank: one.state for one in after.ranks}
     assert states == {0: "in it", 1: "has not entered it", 2: "in it"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz.analysis.audit import audit
-from ddpviz.events import Batch
+from ddpviz.events import Batch, Cause
 from ddpviz.following import auditing
 from ddpviz.following.auditing import Auditor, Recent
 from ddpviz.recording import Recording
@@ -17,6 +17,7 @@ from tests.waiting import until
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Recording]:
     runs = {"no_sync_step": faults.no_sync_step, "unused_search": faults.unused_search}
+    runs["local_sgd"] = faults.local_sgd
     return recordings(runs | {"drifting": healthy.drifting_buffers})
 
 
@@ -36,6 +37,26 @@ def test_what_was_wrong_stays_and_what_is_slow_goes(
     assert Recent(recorded["no_sync_step"]).records(steps=1).size == 0
     assert wrong.look() == (before,) and before.since_step == 1
     assert slow.look() == ()
+
+
+def test_what_comes_later_can_say_that_it_was_meant(recorded: dict[str, Recording]) -> None:
+    """Until parameters are averaged first, steps in no_sync look like a mistake."""
+    whole = recorded["local_sgd"]
+    growing = Recording()
+    auditor = Auditor(growing)
+    rest = {}
+    for rank in whole.ranks:
+        records = whole.records(ranks=rank)
+        own = records["begin_ns"][records["cause"] == Cause.USER].min()
+        notes = tuple(n for kind in whole._intake.notes for n in whole.notes(kind, rank=rank))
+        growing.append(Batch(rank, 0, records[records["end_ns"] < own], notes))
+        rest[rank] = records[records["end_ns"] >= own]
+    (before,) = auditor.look()
+    for rank, records in rest.items():
+        growing.append(Batch(rank, 1, records, ()))
+    (after,) = auditor.look()
+    assert (before.kind, before.severity.text) == ("no-sync-step", "wrong numbers")
+    assert (after.kind, after.severity.text) == ("no-sync-step", "note")
 
 
 def test_asking_never_waits_for_an_audit(recorded: dict[str, Recording]) -> None:

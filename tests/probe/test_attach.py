@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from ddpviz.events import Cause, Configuration, Kind, Unavailable
 from ddpviz.probe import Recorder
+from tests import compiled
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
 
@@ -144,3 +146,28 @@ def test_a_builtin_hook_from_before_hides_the_buckets_and_the_recording_says_so(
         ((what, why),) = before["unavailable"]
         assert what == "buckets" and "attach first" in why
         assert not after["unavailable"]
+
+
+def attach_compiled(rank: int, world_size: int) -> dict[str, Any]:
+    import ddpviz
+
+    net = compiled.Net()
+    ddp: Any = torch.compile(DistributedDataParallel(net), backend="eager")
+    with ddpviz.attach([ddp]) as attachment:
+        ddp(torch.ones(8, compiled.WIDTH)).sum().backward()
+    refused = ""
+    try:
+        ddpviz.attach(torch.compile(net, backend="eager"))
+    except TypeError as error:
+        refused = str(error)
+    recording = attachment.recording
+    assert recording is not None
+    return {"recording": recording.compile(), "refused": refused}
+
+
+def test_a_compiled_ddp_module_is_attached_by_what_is_in_it() -> None:
+    for result in run_ranks(attach_compiled, 2):
+        (row,) = result["recording"].to_dict("records")
+        assert row["order"] == "wrap then compile" and row["graphs"] > 0
+        assert result["refused"].startswith("found a ")
+        assert "expected a DistributedDataParallel" in result["refused"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpviz import events
-from ddpviz.events import Cause, Compiled, Graph, GraphBreak, Kind, Recompile, Split
+from ddpviz.events import NO_MODULE, Cause, Compiled, Graph, GraphBreak, Kind, Recompile, Split
 from tests import compiled
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
@@ -168,6 +172,49 @@ def test_the_compiled_backward_has_an_all_reduce_of_each_parameter(
             for one in notes(outcome, "python_reducer, no autograd", Graph)
             if one.role != "forward"
         ]
+
+
+def two_modules(rank: int, world_size: int) -> list[events.Batch]:
+    """In one backward of hooks that run, in one into which they are traced, and one of them alone
+    once the other, which came first, is gone."""
+    from torch._dynamo import compiled_autograd, config
+
+    from ddpviz.probe import Recorder
+
+    config.optimize_ddp = "python_reducer"
+    batches: list[events.Batch] = []
+    recorder = Recorder(sinks=[batches.append]).install()
+    modules = [DDP(torch.nn.Linear(4, 4)) for _ in range(2)]
+    backward = torch.compile(backend="eager")
+    for step in range(3):
+        if step == 2:
+            first = weakref.ref(modules[0])
+            while modules[0]._accum_grad_hooks:  # they hold what they are of
+                modules[0]._accum_grad_hooks.pop().remove()
+            del modules[0]
+            torch._dynamo.reset()
+            gc.collect()
+            assert first() is None
+        with recorder.step():
+            loss = torch.stack([module(torch.ones(2, 4)).sum() for module in modules]).sum()
+            if step:
+                with compiled_autograd._enable(backward):
+                    loss.backward()
+            else:
+                loss.backward()
+    recorder.close()
+    return batches
+
+
+def test_whose_a_collective_of_python_reducer_is_it_says_or_it_is_not_known() -> None:
+    for batches in run_ranks(two_modules, 2):
+        found = np.concatenate([batch.records for batch in batches])
+        sent = found[found["kind"] == Kind.COLLECTIVE_LAUNCHED]
+        sent = sent[sent["cause"] == Cause.PYTHON_REDUCER]
+        modules = [sorted(sent["module"][sent["step"] == step]) for step in range(3)]
+        assert modules == [[0, 0, 1, 1], 4 * [NO_MODULE], [1, 1]]
+        notes = [note for batch in batches for note in batch.notes]
+        assert not [note for note in notes if isinstance(note, events.Unavailable)]
 
 
 def test_with_ddp_optimizer_gradients_of_a_bucket_come_before_the_last_ones(

@@ -13,8 +13,9 @@ from ddpviz.analysis.audit.case import Case
 from ddpviz.analysis.audit.findings import Finding, Severity, Unchecked, in_order
 from ddpviz.analysis.audit.register import KINDS, detect, unchecked
 from ddpviz.analysis.source import Source
+from ddpviz.events import Process
 
-__all__ = ["KINDS", "Finding", "Severity", "Unchecked", "audit", "in_order", "not_checked"]
+__all__ = ["KINDS", "Finding", "Severity", "Unchecked", "alone", "audit", "in_order", "not_checked"]
 
 
 def audit(source: Source, known: Iterable[Finding] = ()) -> tuple[Finding, ...]:
@@ -39,6 +40,17 @@ def _shown(case: Case, found: Finding) -> Finding:
         known = known[known <= step]
         here = int(known[-1]) if len(known) else None
     return dataclasses.replace(found, view=found.view if here is not None else "", view_step=here)
+
+
+def alone(source: Source) -> str:
+    """That one rank of several was recorded, so that none were compared; "" where it is not so."""
+    world = max((note.world_size for note in source.notes(Process)), default=1)
+    if len(source.ranks) != 1 or world < 2:
+        return ""
+    return (
+        f"found rank {source.ranks[0]} only, expected all {world}: whether the replicas are equal "
+        "was not checked; attach every rank with the same out=, and audit what load(out) gives"
+    )
 
 
 def not_checked(source: Source) -> tuple[Unchecked, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddpviz.analysis.audit.case import Case, listed, on, times
+from ddpviz.analysis.audit.case import Case, listed, on, plural, times
 from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.tables import SHARED_ID, run_keys, split_run_keys
@@ -94,11 +94,25 @@ def _idle(case: Case, rank: int, module: int) -> tuple[str, ...]:
     return notes[-1].idle if notes else ()
 
 
+def replaced(case: Case, rank: int, module: int, step: int) -> frozenset[str]:
+    """Names under which a module had another tensor by a step than DDP had hooked: the buckets
+    wait for those, which is told once."""
+    return frozenset(
+        name
+        for note in case.source.notes(Parted, rank=rank)
+        if note.module == module and note.step <= step
+        for name in note.replaced
+    )
+
+
 def buckets_incomplete(case: Case) -> Iterator[Finding]:
     """One finding per module and set of parameters that were missing."""
     groups: dict[tuple[int, tuple[str, ...]], list[Incomplete]] = {}
     for one in incomplete(case):
-        groups.setdefault((one.module, one.missing), []).append(one)
+        gone = replaced(case, one.rank, one.module, one.step)
+        missing = tuple(name for name in one.missing if name not in gone)
+        if missing or not gone:
+            groups.setdefault((one.module, missing), []).append(one)
     for (module, missing), found in groups.items():
         first = found[0]
         ranks = tuple(sorted({one.rank for one in found}))
@@ -108,7 +122,8 @@ def buckets_incomplete(case: Case) -> Iterator[Finding]:
         frozen = [name for name in missing if name in first.idle]
         if frozen:
             cause = (
-                f"{listed(frozen)} was frozen, or taken out of the model, after DDP had wrapped it"
+                f"{listed(frozen)} {plural(frozen, 'was', 'were')} frozen, or taken out of the "
+                "model, after DDP had wrapped it"
             )
             remedy = "wrap the model anew after freezing or removing parameters"
         elif static:
@@ -116,8 +131,9 @@ def buckets_incomplete(case: Case) -> Iterator[Finding]:
             remedy = "leave static_graph off, and pass find_unused_parameters=True"
         else:
             cause = (
-                "these parameters took no part in the loss: a branch that was not taken, an output "
-                "that the loss does not use, a layer that is never called"
+                f"{plural(missing, 'this parameter', 'these parameters')} took no part in the "
+                "loss: a branch that was not taken, an output that the loss does not use, a layer "
+                "that is never called"
             )
             remedy = (
                 "pass find_unused_parameters=True, or make the loss depend on every parameter, or "
@@ -158,7 +174,11 @@ def never_reduced(case: Case) -> Iterator[Finding]:
             continue
         if _reduced_by_hand(case, row):
             continue
-        groups.setdefault((_sort(row, finalize), int(row["module"])), []).append(row)
+        sort = _sort(row, finalize)
+        place = int(row["rank"]), int(row["module"]), int(row["step"])
+        if sort == "backward-unreduced" and replaced(case, *place):
+            continue
+        groups.setdefault((sort, int(row["module"])), []).append(row)
     for (kind, module), rows in groups.items():
         first = rows[0]
         since = case.since(int(first["rank"]), int(first["step"]), int(first["begin_ns"]))
@@ -245,8 +265,9 @@ def ready_twice(case: Case) -> Iterator[Finding]:
         yield Finding(
             "ready-twice",
             Severity.FAILURE,
-            f"{listed(one.names) or 'a parameter'}{case.of(one.module)} was marked ready twice in "
-            f"one backward on {on(one.ranks)}",
+            f"{listed(one.names) or 'a parameter'}{case.of(one.module)} "
+            f"{plural(one.names or ('',), 'was', 'were')} marked ready twice in one backward on "
+            f"{on(one.ranks)}",
             one.since,
             one.ranks,
             one.names,

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, listed, on, times
 from ddpviz.analysis.audit.findings import Finding, Severity
+from ddpviz.analysis.audit.moments import looked_at
 from ddpviz.analysis.buffer_values import buffer_values
 from ddpviz.analysis.configurations import sync_flag
 from ddpviz.analysis.units import format_bytes
@@ -41,7 +42,8 @@ def overwritten(case: Case) -> Iterator[Finding]:
             ranks,
             names,
             f"fingerprints before and after the sync differ in "
-            f"{times(len(set(rows['step'])), 'sampled step')}",
+            f"{times(len(set(rows['step'])), 'sampled step')}"
+            f"{looked_at(case, int(module), since, 'buffers before')}",
             "state that each rank updates from its own data (a queue, a counter, a moving average) "
             "is a buffer, and DDP sends rank 0's before each forward",
             "reduce it yourself, or keep it out of the buffers, or pass "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +31,8 @@ class Case:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.ranks = source.ranks
+        self._moments: dict[tuple[str, ...], list[Moment]] = {}
+        self._records: dict[Kind, np.ndarray] = {}
 
     @functools.cached_property
     def evidence(self) -> Evidence:
@@ -51,6 +53,14 @@ class Case:
         """STEP records that have ended."""
         found = self.source.records(kinds=Kind.STEP)
         return found[found["end_ns"] > 0]
+
+    def records(self, kind: Kind, rank: int) -> np.ndarray:
+        """A rank's records of a kind."""
+        if kind not in self._records:
+            self._records[kind] = self.source.records(kinds=kind)
+        known = self._records[kind]
+        found: np.ndarray = known[known["rank"] == rank]
+        return found
 
     @functools.cached_property
     def recorded_steps(self) -> np.ndarray:
@@ -96,7 +106,10 @@ class Case:
 
     def moments(self, *whats: str) -> list[Moment]:
         """See :func:`ddpviz.analysis.fingerprints.moments`; none of modules that are divided."""
-        return [one for one in moments(self.source, *whats) if one.module not in self.divided]
+        if whats not in self._moments:
+            known = moments(self.source, *whats)
+            self._moments[whats] = [one for one in known if one.module not in self.divided]
+        return self._moments[whats]
 
     def notes(self, kind: type[_Note]) -> list[tuple[int, _Note]]:
         """With the rank of each."""
@@ -136,6 +149,11 @@ def listed(names: Iterable[str]) -> str:
     known = list(names)
     shown = ", ".join(known[:_MOST_NAMES])
     return shown if len(known) <= _MOST_NAMES else f"{shown} and {len(known) - _MOST_NAMES} more"
+
+
+def plural(names: Collection[str], one: str, several: str) -> str:
+    """The word for as many."""
+    return one if len(names) == 1 else several
 
 
 def on(ranks: Iterable[int]) -> str:

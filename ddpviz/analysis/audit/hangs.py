@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,7 +16,7 @@ from ddpviz.analysis.naming import collective_name
 from ddpviz.analysis.units import format_bytes
 from ddpviz.analysis.waiting import waiting
 from ddpviz.analysis.waiting.scene import Scene, sizes_differ
-from ddpviz.events import Ended, Failure, Process
+from ddpviz.events import Ended, Failure, Process, Stall
 
 #: An error that a rank gets because another one is gone: that one is told.
 _PEER_GONE = ("connection closed", "connection reset", "broken pipe", "timed out", "socket")
@@ -29,7 +32,13 @@ _STOPPED = (
 #: How long a collective may be open before that is a failure, and no note.
 _LONG_S = 60.0
 #: Findings that say why ranks wait at the end.
-_EXPLAINED = ("mismatched-collectives", "rank-failed", "step-counts", "debug-detail")
+_EXPLAINED = (
+    "mismatched-collectives",
+    "rank-failed",
+    "step-counts",
+    "backward-skipped",
+    "debug-detail",
+)
 
 
 def rank_failed(case: Case, found: list[Finding]) -> Iterator[Finding]:
@@ -202,6 +211,29 @@ def _said(case: Case, call: np.void) -> str:
     return f"{collective_name(case.source, call)}{size}"
 
 
+def _over(case: Case) -> bool:
+    """Whether the job ended hanging: a process is not there any more, which only its own host can
+    tell, or none was heard of for long."""
+    here = socket.gethostname()
+    latest = dict(case.notes(Process))
+    if any(note.hostname == here and not _there(note.pid) for note in latest.values()):
+        return True
+    records = case.source.records()
+    heard = max(records["begin_ns"].max(initial=0), records["end_ns"].max(initial=0))
+    heard = max([int(heard), *(note.time_ns for _, note in case.notes(Stall))])
+    return time.time_ns() - heard >= _LONG_S * 1e9
+
+
+def _there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
+
+
 def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     """What everyone waits for, where that lasted or can never end; unless it was said why."""
     if any(one.kind in _EXPLAINED for one in found):
@@ -220,7 +252,7 @@ def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     yield Finding(
         "hang",
         Severity.FAILURE
-        if for_ever or max(one.for_s for one in held.ranks) >= _LONG_S
+        if for_ever or max(one.for_s for one in held.ranks) >= _LONG_S or _over(case)
         else Severity.NOTE,
         held.reason,
         step,

@@ -1,4 +1,4 @@
-"""Parameters that the Reducer does not have, and gradients that are not the mean."""
+"""Gradients that are not the mean, and parameters that are not finite."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, listed, on, times
 from ddpviz.analysis.audit.findings import Finding, Severity
-from ddpviz.analysis.audit.moments import differing
+from ddpviz.analysis.audit.local_sgd import hook_at
+from ddpviz.analysis.audit.moments import apart_by, differing, looked_at
 from ddpviz.analysis.fingerprints import Moment
-from ddpviz.events import Fingerprints, Parted, Projections
+from ddpviz.events import Fingerprints, Projections
 
 #: A hook whose result is further from what it was given than this is lossy on purpose.
 _RESIDUAL = 0.05
@@ -19,58 +20,6 @@ _RESIDUAL = 0.05
 _FACTOR = 0.02
 #: A result that has less than this in common with the mean is not one; of so many numbers at least.
 _UNLIKE, _ENOUGH = 0.2, 48
-#: Hooks that average among some ranks only, or not at all in some steps, on purpose.
-_LOCAL_HOOKS = ("post_localSGD",)
-
-
-def parted(case: Case) -> Iterator[Finding]:
-    """Parameters replaced after wrapping, and those that never were the Reducer's."""
-    told: dict[tuple[str, int, tuple[str, ...]], list[tuple[int, Parted]]] = {}
-    for rank, note in case.notes(Parted):
-        for sort in ("replaced", "added"):
-            names = getattr(note, sort)
-            if names:
-                told.setdefault((sort, note.module, names), []).append((rank, note))
-    latest: dict[tuple[str, int], set[str]] = {}
-    for (sort, module, names), found in sorted(told.items(), key=lambda item: item[1][0][1].step):
-        new = [name for name in names if name not in latest.get((sort, module), set())]
-        if not new:
-            continue
-        latest.setdefault((sort, module), set()).update(new)
-        ranks = tuple(sorted({rank for rank, _ in found}))
-        since = min(note.step for _, note in found)
-        if sort == "replaced":
-            kind = "parameter-replaced"
-            what = (
-                f"{listed(new)}{case.of(module)} is another tensor than the one that DDP hooked: "
-                "its gradient is never reduced"
-            )
-            cause = "it was assigned anew after wrapping (module.weight = nn.Parameter(…))"
-            remedy = "change it in place (module.weight.data.copy_(…)), or wrap the model anew"
-        else:
-            kind = "parameter-not-hooked"
-            what = (
-                f"{listed(new)}{case.of(module)} wants a gradient, and DDP knows nothing of it: it "
-                "is never reduced"
-            )
-            cause = "a layer was added, or a frozen parameter was made trainable, after wrapping"
-            remedy = "change the model first, and wrap it then"
-        yield Finding(
-            kind,
-            Severity.WRONG_NUMBERS,
-            f"{what}, on {on(ranks)}",
-            since,
-            ranks,
-            tuple(new),
-            f"looked up by name after the backward of step {since}, it is not among the Reducer's "
-            "parameters",
-            cause,
-            remedy,
-            "certain",
-            "replicas",
-            since,
-            module,
-        )
 
 
 def gradients_differ(case: Case, found: list[Finding]) -> Iterator[Finding]:
@@ -85,9 +34,11 @@ def gradients_differ(case: Case, found: list[Finding]) -> Iterator[Finding]:
         if not names:
             continue
         hook = str(case.configuration(min(moment.ranks), moment.module).get("comm_hook", ""))
-        if any(one in hook for one in _LOCAL_HOOKS):
+        if hook_at(case, moment.module, moment.step):
             continue
         sort = "after" if late else "hook" if hook else "unknown"
+        if key not in reduced:
+            sort = "never"
         at = (moment.module, sort)
         first, known, who, many = wrong.get(at, (moment, {}, set(), 0))
         known.update(dict.fromkeys(names))
@@ -103,7 +54,9 @@ def gradients_differ(case: Case, found: list[Finding]) -> Iterator[Finding]:
             first.step,
             tuple(sorted(who)),
             tuple(known),
-            f"their fingerprints differ in {times(many, 'sampled step')} from step {first.step} on",
+            f"their fingerprints differ in {times(many, 'sampled step')} from step {first.step} on"
+            f"{looked_at(case, module, first.step, 'gradients', 'applied')}; their norms by up to "
+            f"{apart_by(case, first, known)[0]:.1g} of the norm there",
             cause,
             remedy,
             sure,
@@ -129,6 +82,15 @@ def _why(sort: str, hook: str) -> tuple[str, str, str, str, str]:
             f"after the comm hook {hook}",
             "the hook returns this rank's own numbers, or sums over some of the ranks only",
             "all-reduce the bucket in the hook, over DDP's process group, and return its future",
+            "certain",
+        )
+    if sort == "never":
+        return (
+            "backward-unreduced",
+            "when the optimizer steps, and no backward had reduced them",
+            "they come from torch.autograd.grad or were written by hand, or no reduction was "
+            "prepared for the backward",
+            "call ddp(x) and loss.backward(), or average by hand what is computed otherwise",
             "certain",
         )
     return (
@@ -178,45 +140,11 @@ def _unexplained(moment: Moment, names: tuple[str, ...], found: list[Finding]) -
     for one in found:
         if one.module != moment.module or one.since_step > moment.step:
             continue
-        if one.kind in _OF_ALL:
+        if one.kind in _OF_ALL or (one.kind in _OF_NAMES and one.view == "countdown"):
             return ()
         if one.kind in _OF_NAMES:
             names = tuple(name for name in names if name not in one.names)
     return names
-
-
-def replicas_parted(case: Case, found: list[Finding]) -> Iterator[Finding]:
-    """Parameters that differ though nothing above says why."""
-    wrong: dict[int, tuple[Moment, dict[str, None], set[int]]] = {}
-    for moment in case.moments("parameters"):
-        names, ranks = differing(moment)
-        if not names:
-            wrong.pop(moment.module, None)  # they were made equal again: only what lasts counts
-            continue
-        first, known, who = wrong.get(moment.module, (moment, {}, set()))
-        known.update(dict.fromkeys(names))
-        wrong[moment.module] = first, known, who | set(ranks)
-    for module, (first, known, who) in wrong.items():
-        roots = [one for one in found if one.severity is Severity.WRONG_NUMBERS]
-        if any(one.module == module and one.since_step <= first.step for one in roots):
-            continue
-        yield Finding(
-            "replicas-parted",
-            Severity.WRONG_NUMBERS,
-            f"parameters{case.of(module)} are not the same on all ranks: {listed(known)}",
-            first.step,
-            tuple(sorted(who)),
-            tuple(known),
-            f"their fingerprints differ from the end of step {first.step} on, though the gradients "
-            "that were sampled did not",
-            "weights were written on some ranks only (a checkpoint, an initialisation), or the "
-            "optimizer's state or its learning rate depends on the rank",
-            "load and change weights on every rank alike, and give every rank the same optimizer",
-            "certain",
-            "replicas",
-            first.step,
-            module,
-        )
 
 
 def hook_not_mean(case: Case) -> Iterator[Finding]:
@@ -311,7 +239,8 @@ def not_finite(case: Case) -> Iterator[Finding]:
             step,
             tuple(sorted(ranks)),
             tuple(known),
-            f"counted at the end of step {step}",
+            f"counted at the end of step {step}"
+            f"{looked_at(case, module, step, 'parameters', so='finite')}",
             "a loss that overflows, a learning rate too high, a division by zero on one rank: the "
             "average carries it to all",
             "look at the gradients of the step before, and clip them or lower the learning rate",

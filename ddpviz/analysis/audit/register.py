@@ -8,13 +8,19 @@ from ddpviz.analysis.audit import (
     backwards,
     buffers,
     hangs,
+    local_sgd,
     models,
     parameters,
+    parted,
+    parting,
+    sequences,
     settings,
     speed,
+    unhooked,
 )
 from ddpviz.analysis.audit.case import Case, on
 from ddpviz.analysis.audit.findings import Finding, Unchecked
+from ddpviz.analysis.communication import unseen_modules
 from ddpviz.events import (
     Ended,
     Environment,
@@ -23,6 +29,7 @@ from ddpviz.events import (
     Kind,
     Process,
     Projections,
+    Unavailable,
 )
 
 #: Causes first: what they explain is not told again.
@@ -32,9 +39,10 @@ ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     models.initial_state,
     backwards.buckets_incomplete,
     backwards.never_reduced,
+    unhooked.nothing_reduced,
     backwards.ready_twice,
     backwards.static_graph_broken,
-    parameters.parted,
+    parted.parted,
     parameters.hook_not_mean,
     parameters.not_finite,
     buffers.overwritten,
@@ -44,6 +52,8 @@ ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     settings.gradient_layout,
     settings.debug_detail,
     settings.step_counts,
+    sequences.backward_skipped,
+    sequences.optimizer_skipped,
     hangs.mismatched,
     speed.bursts_without_overlap,
     speed.borders_disagree,
@@ -54,7 +64,7 @@ ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
 #: Told only where none of these says why.
 SYMPTOMS: tuple[Callable[[Case, list[Finding]], Iterable[Finding]], ...] = (
     parameters.gradients_differ,
-    parameters.replicas_parted,
+    parting.replicas_parted,
     hangs.rank_failed,
     hangs.hang,
 )
@@ -63,6 +73,8 @@ _ACROSS = (
     "models-differ",
     "configurations-differ",
     "step-counts",
+    "backward-skipped",
+    "optimizer-skipped",
     "straggler",
     "mismatched-collectives",
     "hang",
@@ -80,15 +92,13 @@ _SAMPLED = (
 _HOOKED = ("hook-not-mean",)
 _TIMED = ("bucket-incomplete", "head-of-line", "burst")
 _ENVIRONMENT = ("debug-detail",)
+_UNREDUCED = ("no-sync-step", "wrapper-bypassed", "second-backward", "backward-unreduced")
+_PARTED = ("parameter-replaced", "parameter-not-hooked")
 _ANY = (
     "static-graph-broken",
-    "no-sync-step",
-    "wrapper-bypassed",
-    "second-backward",
-    "backward-unreduced",
+    *_UNREDUCED,
     "ready-twice",
-    "parameter-replaced",
-    "parameter-not-hooked",
+    *_PARTED,
     "stale-buffers",
     "unused-search",
     "gradient-layout",
@@ -96,16 +106,19 @@ _ANY = (
     "exposed-communication",
     "rank-failed",
 )
+#: What is told where none of these is: it follows from them.
+_FOLLOWS = {"step-counts": ("backward-skipped",)}
 #: Every kind of finding there is.
 KINDS = (*_ACROSS, *_SAMPLED, *_HOOKED, *_TIMED, *_ENVIRONMENT, *_ANY)
 
 
 def detect(case: Case, known: Iterable[Finding] = ()) -> list[Finding]:
     """All findings, in no order. ``known``: of before; what they explain is not told again."""
-    found = [one for detector in ROOTS for one in detector(case)]
+    found = local_sgd.softened(case, [one for detector in ROOTS for one in detector(case)])
     for symptom in SYMPTOMS:
         found += list(symptom(case, [*known, *found]))
-    return found
+    kinds = {one.kind for one in (*known, *found)}
+    return [one for one in found if not kinds & set(_FOLLOWS.get(one.kind, ()))]
 
 
 def unchecked(case: Case) -> Iterator[Unchecked]:
@@ -117,7 +130,7 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         why = "no fingerprints were taken: session.fingerprints(…), attach(…, fingerprints=…)"
         yield from _because(why, (*_SAMPLED, *_HOOKED))
     elif not case.source.notes(Projections) and _hooked(case):
-        why = "the comm hook was registered before recording began, or is built into torch"
+        why = "what the comm hook was given and what it handed back was not recorded"
         yield from _because(why, _HOOKED)
     yield from _ends(case)
     levels = {note.level for note in case.source.notes(Process)}
@@ -128,8 +141,13 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
     if not case.source.notes(Environment):
         yield from _because("the environment was not recorded", _ENVIRONMENT)
     for rank, module in sorted(case.unseen)[:1]:
-        why = f"how rank {rank} reduces module {module} cannot be seen"
-        yield from _because(why, ("bucket-incomplete", "second-backward", "no-sync-step"))
+        said = unseen_modules(case.source).get((rank, module), "")
+        why = f"how rank {rank} reduces module {module} cannot be seen{said and f': {said}'}"
+        yield from _because(why, ("bucket-incomplete", *_UNREDUCED))
+    for note in case.source.notes(Unavailable):
+        if note.what == "parameters":
+            yield from _because(note.why, (*_PARTED, *_SAMPLED, *_HOOKED))
+            break
     if len(case.source.records(kinds=Kind.STEP)) == 0:
         yield from _because("no step has ended", ("exposed-communication", "head-of-line"))
 
