@@ -17,6 +17,8 @@ def say(text: object) -> None:
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
     """Raises :class:`CommandError` where writing would destroy what is read."""
     for given in inputs:
+        if not given.exists():
+            continue  # reading it says so
         inside = given.is_dir() and out.parent.exists() and out.parent.samefile(given)
         if out.exists() and (out.samefile(given) or (inside and _is_read(out))):
             raise CommandError(f"found {out} to write to, which is what is read: give another name")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -102,7 +103,8 @@ def unavailable() -> dict[str, str]:
             found[mode] = f"this torch does not take it ({type(error).__name__})"
     if not hasattr(compiled_autograd, "_enable"):
         found[PYTHON] = "this torch has no torch._dynamo.compiled_autograd._enable"
-    if _HOOKS not in DistributedDataParallel.__init__.__code__.co_names:
+    constructor: Any = inspect.unwrap(DistributedDataParallel.__init__)  # recorded, it is wrapped
+    if _HOOKS not in constructor.__code__.co_names:
         found[PYTHON] = "this torch's DDP keeps no handles of python_reducer's hooks to remove them"
     if why := _no_inductor():
         found[BACKENDS[0]] = why

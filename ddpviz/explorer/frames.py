@@ -14,6 +14,7 @@ import numpy as np
 from bokeh.core.serialization import Serializer
 from bokeh.embed import json_item
 
+from ddpviz.printable import straight
 from ddpviz.views.live import LiveFigure, Picture, properties, show
 
 #: A figure of this build never needs to be fetched again: all that differs between moments is
@@ -50,8 +51,8 @@ def pack(pictures: dict[str, tuple[LiveFigure, Picture]]) -> Packed:
         views[name] = {
             "structure": STRUCTURE,
             "step": picture.step,
-            "title": picture.title,
-            "facts": list(picture.facts),
+            "title": straight(picture.title),
+            "facts": [straight(fact) for fact in picture.facts],
             "readings": [list(reading) for reading in picture.readings],
             "properties": merged(pairs),
             "sources": sources,

@@ -11,6 +11,7 @@ from bokeh.resources import Resources
 
 from ddpviz.export import figures, tables
 from ddpviz.export.colours import color_scheme, variables
+from ddpviz.printable import straight
 from ddpviz.views.follow import colour
 from ddpviz.views.palette import AUTO, theme_named
 from ddpviz.views.selector import selectable
@@ -94,7 +95,7 @@ def page(recording: Recording, theme: str = "auto") -> str:
             document.add_root(layout)
     state = tables.state_line(recording)
     below = tables.plans_section(recording) + tables.steps_section(recording, selected)
-    return str(
+    return straight(
         file_html(
             document,
             resources=Resources(mode="inline"),

@@ -9,7 +9,7 @@ from ddpviz.analysis.source import Source
 from ddpviz.events import Configuration
 from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.sampled import HOW_TO, sampled
-from ddpviz.views.text import count, duration, names, size
+from ddpviz.views.text import count, duration, names, sent_size, size
 
 #: Forwards of a step that are told one by one.
 _MOST_FORWARDS = 4
@@ -67,7 +67,7 @@ def _dtypes(sent: list[Row]) -> list[str]:
             found.setdefault(row["dtype"] or "unknown dtype", []).append(row)
     return [
         f"{dtype}: {count(len(rows), rows[0]['op'] or 'collective')}, "
-        f"{size(sum(row['bytes'] for row in rows))}, "
+        f"{sent_size(sum(row['bytes'] for row in rows))}, "
         f"{duration(sum(row['duration_ms'] for row in rows))} on rank {first}"
         + ("; the forward waits for it" if rows[0]["op"] == "broadcast" else "")
         for dtype, rows in found.items()

@@ -20,7 +20,7 @@ from ddpviz.views.lane_canvas import QUIET, Stack
 from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import change_marks, step_axis, step_bounds, top_of
-from ddpviz.views.text import count, duration, size
+from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
     "buffers": Kind("buffer broadcast", "#CC79A7"),
@@ -168,10 +168,10 @@ def _bar(
             "right": step + 0.45,
             "bottom": 0.0,
             "top": sync_ms if known else 0.05,
-            "head": f"step {step}: {count(round(number), 'broadcast')}, {size(size_bytes)}",
+            "head": f"step {step}: {count(round(number), 'broadcast')}, {sent_size(size_bytes)}",
             "time": f"{duration(sync_ms)} (mean of ranks)" if known else "its time is not known",
             "detail": "\n".join(
-                f"{dtype or 'unknown dtype'}: {count(sent, 'broadcast')}, {size(sent_bytes)}"
+                f"{dtype or 'unknown dtype'}: {count(sent, 'broadcast')}, {sent_size(sent_bytes)}"
                 for dtype, sent, sent_bytes in of
             ),
         },
@@ -189,11 +189,14 @@ def _title(
             return f"step {step}: {told.removeprefix('it fired, and ')}"
         return f"no buffer was broadcast in step {step}: {told}"
     dtypes = ", ".join(dict.fromkeys(row["dtype"] for row in sent if row["dtype"]))
+    ranks = len({row["rank"] for row in sent})
+    what = f"{size(size_bytes)} of buffers" if size_bytes else "buffers of unknown size"
     told = (
-        f"step {step} sent {size(size_bytes)} of buffers in "
+        f"step {step} sent {what} in "
         f"{count(round(number), 'broadcast')} of {dtypes or 'unknown dtype'}"
     )
-    return f"{told}: its time is not known" if np.isnan(took) else f"{told}, {duration(took)}"
+    mean = " in the mean of ranks" if ranks > 1 else ""
+    return f"{told}: its time is not known" if np.isnan(took) else f"{told}, {duration(took)}{mean}"
 
 
 VIEW = LiveView("buffers", draw, picture, of_step=True)

@@ -10,7 +10,7 @@ from ddpviz.views.columns import Row
 from ddpviz.views.lanes import Lane, Lanes
 from ddpviz.views.source import StepSource, is_construction
 from ddpviz.views.stretches import interval
-from ddpviz.views.text import count, duration, size
+from ddpviz.views.text import count, duration, sent_size
 
 #: Kinds that fill a compute lane in a step, and in construction: there its parts.
 COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
@@ -59,7 +59,9 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                     for piece in pieces
                 ]
             elif kind == Kind.BUFFER_SYNC:
-                detail = f"{count(int(record['index']), 'buffer')}, {size(int(record['bytes']))}"
+                many = int(record["index"])
+                buffers = count(many, "buffer") if many >= 0 else "buffers"
+                detail = f"{buffers}, {sent_size(int(record['bytes']))}"
                 of_lane.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
             elif kind == Kind.OPTIMIZER:
                 of_lane.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))

@@ -83,7 +83,9 @@ def picture(moment: Moment) -> Picture:
     rows = countdown_rows(moment.source, moment.step) if moment.step >= 0 else None
     if rows is None:
         if moment.step < 0:
-            return _nothing(moment, "no backward was recorded yet: run a step")
+            wants = "no backward was recorded yet: run a step"
+            trained = len(moment.history.steps) > 0
+            return _nothing(moment, "a construction has no backward" if trained else wants)
         return _nothing(moment, f"step {moment.step} has no backward that reduced gradients")
     last = {row["lane"]: row["text"] for row in rows.states}
     return Picture(
@@ -127,7 +129,7 @@ def _title(rows: CountdownRows, step: int) -> str:
         waited = f"more than {duration(longest_ms)} " if longest_ms else ""
         return (
             f"step {step}: {count(most, 'gradient')} counted {buckets} down to zero, and none "
-            f"waited {waited}for an earlier one; {last.name} came last"
+            f"waited {waited}for an earlier one; {last.name or 'one without a name'} came last"
         )
     wait = rows.waits[0]
     other = holds_up(rows.events, wait.rank, wait.bucket)

@@ -12,7 +12,7 @@ from ddpviz.views.lane_canvas import Stack
 from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.palette import SPANS
-from ddpviz.views.text import count, duration, size
+from ddpviz.views.text import count, duration, sent_size
 
 _KINDS = {
     "wait": Kind("waits for the bucket, derived", SPANS["in_flight"][0], hatched=True),
@@ -92,7 +92,7 @@ def _add_rank(
         if wait_ms > 0:
             told = {
                 "head": f"rank {rank} waits for bucket {row['bucket']}: {duration(wait_ms)}",
-                "time": f"{size(row['bytes'])}; at most so long, as buckets before it may be "
+                "time": f"{sent_size(row['bytes'])}; at most so long, as buckets before it may be "
                 "copied back meanwhile",
             }
             end = begin + wait_ms

@@ -181,7 +181,8 @@ def _bucket_labels(
         rank, module, bucket = key
         if rank in labels:
             prefix = _module_prefix(source, rank, module, modules[rank])
-            labels[rank][key] = f"{prefix}bucket {bucket}  {size(largest[key])}"
+            known = f"  {size(largest[key])}" if largest[key] else ""
+            labels[rank][key] = f"{prefix}bucket {bucket}{known}"
     return labels
 
 

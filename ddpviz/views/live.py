@@ -16,6 +16,7 @@ from bokeh.plotting import figure
 
 from ddpviz.analysis.audit import Finding
 from ddpviz.analysis.source import Source
+from ddpviz.printable import straight
 from ddpviz.views.columns import Columns
 from ddpviz.views.palette import DARK, LIGHT, Theme
 
@@ -186,7 +187,7 @@ def show(drawn: LiveFigure, picture: Picture, theme: Theme | None = None) -> Non
 
 def title_text(title: str) -> str:
     """A title in one line, cut where it would leave the figure, and never typeset."""
-    whole = " ".join(title.split())
+    whole = " ".join(straight(title).split())
     cut = whole if len(whole) <= _LONGEST_TITLE else whole[: _LONGEST_TITLE - 1] + "…"
     return untypeset(cut)
 

@@ -66,6 +66,8 @@ def picture(moment: Moment) -> Picture:
     if rows is None:
         hint = moment.hint if moment.step is None else "no bucket plan was recorded yet"
         rows = PlanRows(hint, [], [], [], [], [], _HEIGHT_PX, 1.0)
+    elif not rows.longest_mib:
+        rows = PlanRows(rows.title, [], [], [], [], [], _HEIGHT_PX, 1.0)
     return Picture(
         step=-1 if moment.step is None else moment.step,
         title=rows.title,

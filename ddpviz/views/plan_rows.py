@@ -293,6 +293,9 @@ def _title(found: Plans) -> str:
     if not len(sizes):
         return f"{of}: the plan has no bucket"
     told = f"{of}: plan {newest.version} has {count(len(sizes), 'bucket')}"
+    if not sizes.max():
+        gradients = sum(len(bucket.parameters) for bucket in newest.buckets)
+        return f"{told} for {count(gradients, 'gradient')}, whose sizes are not known"
     if len(sizes) == 1:
         return f"{told} of {size(sizes[0])}, which is sent when the last gradient is ready"
     over = sum(

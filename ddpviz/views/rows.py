@@ -16,7 +16,7 @@ from ddpviz.views.flags import flag_rows
 from ddpviz.views.lanes import DRAWN_CAUSES, Lane, Lanes, choose_open, place
 from ddpviz.views.source import StepSource
 from ddpviz.views.stretches import bucket_rows, interval, merged, relative_ms
-from ddpviz.views.text import count, duration, size
+from ddpviz.views.text import count, duration, sent_size
 
 #: A browser draws and hovers this many glyphs without a pause; more are merged.
 MOST_GLYPHS = 5_000
@@ -218,7 +218,7 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
                 at,
                 f"{row['op']} ({row['cause'].replace('_', ' ')})",
                 f"{took}, launched at {at:.2f} ms",
-                f"{row['dtype']}, {size(row['bytes'])}, number {row['sequence']} of {group}",
+                f"{row['dtype']}, {sent_size(row['bytes'])}, number {row['sequence']} of {group}",
             )
         )
     for record in source.records[source.records["kind"] == Kind.REBUILD]:

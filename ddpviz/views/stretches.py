@@ -12,7 +12,7 @@ from ddpviz.events import Kind, Plan
 from ddpviz.views.columns import Row
 from ddpviz.views.lanes import Lane, Lanes
 from ddpviz.views.source import StepSource
-from ddpviz.views.text import count, duration, names, size
+from ddpviz.views.text import count, duration, names, sent_size, size
 
 #: Half height of the filling stretch relative to the lane's: it is not communication yet.
 _THIN = 0.42
@@ -116,7 +116,7 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
 def _told(kind: str, row: Row, name: str) -> tuple[str, str]:
     """Head and detail of a stretch's hover."""
     if kind == "filling":
-        parameters = f"{size(row['bytes'])}, {count(row['parameters'], 'parameter')}"
+        parameters = f"{sent_size(row['bytes'])}, {count(row['parameters'], 'parameter')}"
         return f"{name} fills", f"{parameters}\nlast ready: {row['last_parameter']}"
     if kind == "head_of_line":
         return f"{name} waits its turn", (
@@ -132,10 +132,10 @@ def _told(kind: str, row: Row, name: str) -> tuple[str, str]:
         other = f"rank {'?' if row['last_rank'] < 0 else row['last_rank']}"
         return f"{name} waits for {other}", f"launched here, not yet on {other}"
     if kind == "transfer":
-        sent = f"all ranks have launched it: {size(row['bytes'])} on the way"
+        sent = f"all ranks have launched it: {sent_size(row['bytes'])} on the way"
         return f"{name} is transferred", sent
     return f"{name} is in flight", (
-        f"{size(row['bytes'])}; waiting for a rank and transfer are not told apart:"
+        f"{sent_size(row['bytes'])}; waiting for a rank and transfer are not told apart:"
         f"\n{row['unsplit']}"
     )
 

@@ -50,6 +50,11 @@ def size(size_bytes: float) -> str:
     return format_bytes(size_bytes)
 
 
+def sent_size(size_bytes: float) -> str:
+    """Of what was sent, which is never nothing: a trace may not have it."""
+    return size(size_bytes) if size_bytes > 0 else "unknown size"
+
+
 def count(number: int, noun: str) -> str:
     """ "1 parameter", "2 parameters"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from tests.chromium import needs_chromium
 from tests.cli.command import ddpviz
 from tests.cli.conftest import Demo
 from tests.cli.test_errors import assert_one_line
+from tests.traces import made
 
 
 def slides_of(deck: Path) -> list[str]:
@@ -69,6 +73,54 @@ def test_what_there_is_not(demo: Demo, tmp_path: Path, given: list[str], said: s
 def test_where_it_cannot_be_written(demo: Demo, tmp_path: Path) -> None:
     deck = tmp_path / "nowhere" / "talk.html"
     assert_one_line(ddpviz("slides", demo.folder, "-o", deck), f"cannot write {deck}")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--title", "timline=x"], "found a title for the slide 'timline', expected 'timeline'"),
+        (["--pdf", "talk.html"], "found talk.html for the deck and for its PDF: give two names"),
+    ],
+)
+def test_what_is_nearly_right(
+    demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_line(ddpviz("slides", demo.folder, "-o", "talk.html", *given), said)
+    assert not Path("talk.html").exists()
+
+
+def test_the_command_that_makes_it_again_makes_the_same(demo: Demo, tmp_path: Path) -> None:
+    deck, again = tmp_path / "talk.html", tmp_path / "again.html"
+    options = ("--title=a b", "--step=3", "--step=5", "--theme=dark", "--slides", "source", "close")
+    done = ddpviz("slides", demo.folder, "-o", deck, *options)
+    assert done.returncode == 0, done.stderr
+    page = deck.read_text(encoding="utf-8")
+    assert ", step 3 of rank 0" in page  # followed or not
+    command = re.search(r"<pre>ddpviz (slides .*)", page)
+    assert command is not None
+    asked = shlex.split(html.unescape(command[1]))
+    done = ddpviz(*(str(again) if one == "talk.html" else one for one in asked))
+    assert done.returncode == 0, done.stderr
+    same = [re.sub(r'"id":"[^"]*"|[0-9a-f-]{36}', "", one.read_text()) for one in (deck, again)]
+    assert slides_of(again) == slides_of(deck)
+    assert len(same[0]) == len(same[1])
+
+
+def test_traces_tell_what_costs_most_and_nothing_that_they_do_not_have(tmp_path: Path) -> None:
+    traces = [tmp_path / f"rank{rank}.json" for rank in (0, 1)]
+    for rank, path in enumerate(traces):
+        made.written(path, made.trace(rank))
+    deck = tmp_path / "talk.html"
+    done = ddpviz("slides", *traces, "-o", deck)
+    assert done.returncode == 0, done.stderr
+    assert "note       bucket plans are inferred" in done.stdout
+    story = json.loads(ddpviz("explain", *traces, "--json").stdout)
+    page = html.unescape(deck.read_text(encoding="utf-8"))
+    assert f"<dt>Costs most</dt><dd>{story['costs'][0]['sentence'].removesuffix('.')}" in page
+    assert "sizes are not in the trace" in page and " 0 B" not in page
+    assert "comes from the Reducer itself" not in page
+    assert shlex.join(["ddpviz", "slides", *map(str, traces)]) in page
 
 
 def test_no_recording(tmp_path: Path) -> None:

@@ -275,10 +275,10 @@ def test_a_step_that_cannot_be_drawn_says_so_and_the_next_goes_on(
 
     whole = live_timeline.build_rows
 
-    def build(source: Any) -> Any:
+    def build(source: Any, **given: Any) -> Any:
         if source.step == 3:
             raise ValueError("nobody can draw this")
-        return whole(source)
+        return whole(source, **given)
 
     monkeypatch.setattr(live_timeline, "build_rows", build)
     subject = registry.announce(stream.recording)

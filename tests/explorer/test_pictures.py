@@ -24,9 +24,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     steps: list[int] = []
     whole = live_timeline.build_rows
 
-    def counted(source: Any) -> Any:
+    def counted(source: Any, **given: Any) -> Any:
         steps.append(source.step)
-        return whole(source)
+        return whole(source, **given)
 
     monkeypatch.setattr(live_timeline, "build_rows", counted)
     monkeypatch.setattr(follow, "_REFRESH_SECONDS", 0.0)

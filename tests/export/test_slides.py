@@ -12,6 +12,7 @@ import pytest
 from ddpviz import analysis
 from ddpviz.analysis.compare import Comparison
 from ddpviz.events import Batch, Failure
+from ddpviz.export.page import page
 from ddpviz.export.slides import LIMIT_BYTES, SLIDES, typical
 from ddpviz.export.slides.deck import slides_page
 from ddpviz.recording import Recording
@@ -51,6 +52,13 @@ def test_the_deck_is_one_file_that_names_nothing_to_fetch() -> None:
     assert not re.findall(r"<(?:script|link|iframe)\b[^>]*\b(?:src|href)=", page)
     assert "Permission is hereby granted" in page  # the licence of reveal.js goes with it
     assert "Hakim El Hattab" in page
+
+
+def test_no_name_turns_the_direction_of_what_stands_beside_it() -> None:
+    recording = sample_recording(name="net\u202egnp", parameter="layer{index}\u2067.weight")
+    for written in (slides_page(recording), page(recording)):
+        assert not set(written) & set("\u202e\u2067")
+        assert "net\\u202egnp" in written
 
 
 def test_the_median_step_is_shown_and_said_to_be_it() -> None:

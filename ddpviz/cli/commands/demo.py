@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engines", type=_at_least_one, default=2, metavar="N", help="ranks (2)")
     parser.add_argument("--steps", type=_at_least_one, default=20, metavar="N", help="steps (20)")
     parser.add_argument(
+        "-o",
         "--out",
         type=Path,
         metavar="DIR",

@@ -36,6 +36,8 @@ def run(options: argparse.Namespace) -> None:
     from ddpviz.export.single import single
     from ddpviz.views.live_views import VIEWS
 
+    if options.out.exists() and not options.out.is_dir():
+        raise CommandError(f"found the file {options.out}, expected a folder to write pictures to")
     try:
         recording = ddpviz.load(options.recording)
         for view in options.views or VIEWS:

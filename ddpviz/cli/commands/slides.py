@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,8 @@ from ddpviz.cli.output import check_output, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ddpviz.recording import Recording
 
 NAME = "slides"
 SUMMARY = "a recording, or traces: slides in one HTML file that works offline; --pdf"
@@ -22,8 +26,18 @@ DESCRIPTION = (
 EXAMPLE = "ddpviz slides runs/first -o talk.html --slides job timeline countdown --pdf talk.pdf"
 
 
+#: Of the costs of a trace's step.
+_MOST_COSTS = 3
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder, or a trace")
+    parser.add_argument(
+        "recording",
+        type=Path,
+        nargs="+",
+        metavar="RECORDING",
+        help="its folder; a trace, several, or a folder of them",
+    )
     parser.add_argument(
         "-o",
         "--out",
@@ -37,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="SLIDE",
         help="some of job, timeline, plan, countdown, buffers, overlap, findings, source, close, "
-        "in the order to show them (all that the recording has something for)",
+        "in the order to show them (all that the recording has something for; source where a "
+        "step's functions were followed)",
     )
     parser.add_argument(
         "--step",
@@ -64,18 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    import ddpviz
     from ddpviz.export.slides import SLIDES, write_slides
     from ddpviz.views.text import size
 
+    paths: list[Path] = options.recording
     for out in (options.out, options.pdf):
         if out is not None:
-            check_output(out, [options.recording])
+            check_output(out, paths)
+    if options.pdf is not None and options.pdf.absolute() == options.out.absolute():
+        raise CommandError(f"found {options.pdf} for the deck and for its PDF: give two names")
     title, titles = _titles(options.title, SLIDES)
-    try:
-        recording = ddpviz.load(options.recording)
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from None
+    recording, costs = _read(paths)
     try:
         deck = write_slides(
             recording,
@@ -85,12 +99,15 @@ def run(options: argparse.Namespace) -> None:
             title=title,
             steps=options.steps,
             theme=options.theme,
-            source=str(options.recording),
+            source=shlex.join(str(path) for path in paths),
+            costs=costs,
         )
     except OSError as error:
         raise CommandError(f"cannot write {options.out}: {error.strerror}") from None
     except (RuntimeError, ValueError) as error:
         raise CommandError(str(error)) from None
+    for remark in recording.remarks:
+        say(f"note       {remark}")
     say(f"slides     {deck}, {size(deck.stat().st_size)}: open it in a browser")
     if options.pdf is not None:
         from ddpviz.export.browser import BrowserError
@@ -105,11 +122,38 @@ def run(options: argparse.Namespace) -> None:
         say(f"pdf        {pdf}, {size(pdf.stat().st_size)}")
 
 
+def _read(paths: list[Path]) -> tuple[Recording, list[str]]:
+    """A recording, or that of traces with what costs most in their steps."""
+    import ddpviz
+    from ddpviz.traces import is_trace, read
+
+    try:
+        if not all(is_trace(path) for path in paths):
+            if len(paths) > 1:
+                raise CommandError(
+                    f"found {len(paths)} paths, expected one recording, or traces alone"
+                )
+            return ddpviz.load(paths[0]), []
+        imported = read(paths)
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    if not imported.runs:
+        return imported.recording, []
+    from ddpviz.explain.story import tell
+
+    costs = tell(imported).costs[:_MOST_COSTS]
+    return imported.recording, [cost.sentence.removesuffix(".") for cost in costs]
+
+
 def _titles(given: list[str], slides: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
-    """The deck's, and those of slides: what stands before "=" is a slide where there is one."""
+    """The deck's, and those of slides: what stands before "=" is a slide where there is one.
+    Raises CommandError where it is nearly one."""
     title, titles = None, {}
     for one in given:
         name, equals, rest = one.partition("=")
+        near = difflib.get_close_matches(name, slides, n=1, cutoff=0.75)
+        if equals and near and name not in slides:
+            raise CommandError(f"found a title for the slide {name!r}, expected {near[0]!r}")
         if equals and name in slides:
             titles[name] = rest
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from bokeh.models import InlineStyleSheet, Select
 
 import ddpviz
 from ddpviz import analysis
-from ddpviz.events import Failure
+from ddpviz.events import Failure, Module
 from ddpviz.export.figures import Moments, Part, parts
 from ddpviz.export.slides import html, names, typical
 from ddpviz.export.slides.closing import closing
@@ -52,6 +53,7 @@ def write_slides(
     theme: str = AUTO,
     comparison: Comparison | None = None,
     source: str | None = None,
+    costs: Sequence[str] = (),
 ) -> Path:
     """Write the deck and return its path: one HTML file, alive without network and kernel.
 
@@ -61,7 +63,9 @@ def write_slides(
     shown, and as many others can be chosen as there is room for. ``theme``: "auto" (as the
     reader's browser), "light" or "dark". ``comparison``: of :meth:`ddpviz.Session.compare`;
     by default the last one made in this process.
-    ``source``: what the last slide calls the recording; by default its directory.
+    ``source``: what the last slide calls the recording, as a shell takes it; by default its
+    directory. ``costs``: what costs most in a step, as the story of traces has it, in sentences;
+    findings begin with them.
 
     The file stays below :data:`LIMIT_BYTES`: steps are left out for that, and the deck says which.
     Raises ValueError for a slide, step or theme that there is not and for a recording without
@@ -78,6 +82,7 @@ def write_slides(
             theme=theme,
             comparison=comparison,
             source=source,
+            costs=costs,
         ),
         encoding="utf-8",
     )
@@ -94,6 +99,7 @@ def slides_page(
     theme: str = AUTO,
     comparison: Comparison | None = None,
     source: str | None = None,
+    costs: Sequence[str] = (),
 ) -> str:
     """The deck of :func:`write_slides` as text."""
     if theme != AUTO:
@@ -116,7 +122,9 @@ def slides_page(
         steps=None if steps is None else (steps,) if isinstance(steps, int) else tuple(steps),
         theme=theme,
         comparison=comparison,
-        source=source or str(recording.directory or "RECORDING"),
+        source=source or shlex.quote(str(recording.directory or "RECORDING")),
+        costs=tuple(costs),
+        options=_options(steps, slides, titles, title, theme),
     )
     if asked.steps == ():
         raise ValueError("found no step in steps, expected at least one, or None for the median")
@@ -141,6 +149,27 @@ class _Asked:
     theme: str
     comparison: Comparison | None
     source: str
+    costs: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+def _options(
+    steps: int | Sequence[int] | None,
+    slides: Iterable[str] | None,
+    titles: Mapping[str, str] | None,
+    title: str | None,
+    theme: str,
+) -> tuple[str, ...]:
+    """Of the command that makes the same deck."""
+    asked = () if steps is None else (steps,) if isinstance(steps, int) else steps
+    given = [slides] if isinstance(slides, str) else list(slides or ())
+    named = [f"{slide}={text}" for slide, text in (titles or {}).items()]
+    return (
+        *(f"--step={step}" for step in asked),
+        *(f"--title={text}" for text in (*([] if title is None else [title]), *named)),
+        *(() if theme == AUTO else (f"--theme={theme}",)),
+        *(("--slides", *given) if given else ()),
+    )
 
 
 def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
@@ -155,8 +184,14 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
         "timeline": [_timeline(asked, selected, why)],
     }
     views = {name: titles[name] for name in names.VIEWS if name in titles}
+    if not asked.explicit and not _has_buffers(recording):
+        views.pop("buffers", None)
+        titles = {name: text for name, text in titles.items() if name != "buffers"}
     drawn = {part.name: part for part in parts(recording, selected, asked.theme, views, _WIDTH_PX)}
     for name, part in drawn.items():
+        if not (part.layout.visible or asked.explicit):
+            found[name] = []  # of no step there is anything to see
+            continue
         if name == "countdown":
             _let_choose(part, selected)
         found[name] = [
@@ -166,19 +201,28 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
         found["comparison"] = [
             compared(asked.comparison, titles.get("comparison", ""), asked.theme)
         ]
-    walk = walked(recording, first, asked.explicit) if "source" in titles else None
+    walk = None
+    if "source" in titles:
+        walk = walked(recording, first, asked.explicit, exactly=asked.steps is not None)
     found["source"] = [] if walk is None else stations(walk, titles["source"])
     if "findings" in titles:
         moments = Moments(recording, [first], _WIDTH_PX)
         failures = recording.notes(Failure)
         found["findings"] = [
-            findings(recording, titles["findings"], moments, first, failures, titles)
+            findings(recording, titles["findings"], moments, first, failures, titles, asked.costs)
         ]
     if "close" in titles:
         thinned = _thinned(selected, drawn, asked.steps, table)
-        torch = typical.torch_of(recording)
         found["close"] = [
-            closing(titles["close"], asked.source, first, torch, ddpviz.__version__, thinned)
+            closing(
+                titles["close"],
+                asked.source,
+                first,
+                asked.options,
+                recording,
+                ddpviz.__version__,
+                thinned,
+            )
         ]
     return [
         dataclasses.replace(slide, notes=(*POINT_AT[name], *slide.notes))
@@ -187,16 +231,35 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
     ]
 
 
+def _has_buffers(recording: Recording) -> bool:
+    """Whether a module has any, or that is not known."""
+    modules = recording.notes(Module)
+    return not modules or any(note.buffers for note in modules)
+
+
 def _timeline(asked: _Asked, selected: Selected, why: str) -> Slide:
     colour(selected.drawn, asked.theme)
     plot = selected.drawn.plot
     finding = analysis.finding(asked.recording, selected.shown)
     plot.title.visible = False
-    title = asked.slides.get("timeline", "")
+    title, titles = asked.slides.get("timeline", ""), dict[str, str]()
     if "timeline" in asked.plain:
         told = f"step {selected.shown}" if selected.shown >= 0 else "a construction"
         title = f"{title}: {told}, {why}" if why else f"Timeline of {told}"
-    return Slide("timeline", title, finding, "", selected.layout, "timeline")
+        titles = _titles(selected) | {str(selected.shown): title}
+    return Slide("timeline", title, finding, "", selected.layout, "timeline", titles=titles)
+
+
+def _titles(selected: Selected) -> dict[str, str]:
+    """The timeline's heading, by value of its selector of steps."""
+    select = selected.layout.select_one({"name": "step"})
+    if select is None:
+        return {}
+    named = {value: text.split(" · ")[0] for value, text in select.options}
+    return {
+        value: f"Timeline of {'a construction' if name == 'construction' else name}"
+        for value, name in named.items()
+    }
 
 
 def _let_choose(part: Part, selected: Selected) -> None:
@@ -219,11 +282,12 @@ def _thinned(
 ) -> list[str]:
     """What the deck has less of than the recording, a sentence each."""
     told = []
-    if selected.left_out:
-        every = len(selected.steps) + selected.left_out
+    recorded = int(table["step"].nunique())
+    shown = sum(step >= 0 for step in selected.steps)
+    if shown < recorded and asked is None:
         told.append(
-            f"Timelines: {len(selected.steps)} of {every} steps, the telling ones and others at "
-            "even distances."
+            f"Timelines: {shown} of {recorded} steps, the telling ones and others at even "
+            "distances."
         )
     if asked is not None:
         told.append(f"Steps: only those asked for, {', '.join(map(str, asked))}.")
@@ -234,7 +298,6 @@ def _thinned(
                 f"{part.heading}: pictures of {part.pictures} of these {len(selected.steps)} "
                 "steps; for another the nearest is shown, and said."
             )
-    recorded = int(table["step"].nunique())
     last = [drawn[name].heading for name in ("buffers", "overlap") if name in drawn]
     if recorded > HISTORY_STEPS and last:
         told.append(f"{' and '.join(last)}: the last {HISTORY_STEPS} of {recorded} steps.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -38,11 +38,16 @@ def findings(
     step: int,
     failures: Iterable[Failure],
     slides: Container[str],
+    costs: Sequence[str] = (),
 ) -> Slide:
-    """The audit's, then those of a step; ``slides``: those in the deck, which sentences lead to."""
+    """``costs``, then the audit's, then those of a step; ``slides``: those in the deck, which
+    sentences lead to."""
     here = moments.at(step)
     audited = recording.audit()
-    told = [(one.severity.text.capitalize(), one.what, one.view) for one in audited[:_MOST_AUDITED]]
+    told = [("Costs most" if place == 0 else "Then", one, "") for place, one in enumerate(costs)]
+    told += [
+        (one.severity.text.capitalize(), one.what, one.view) for one in audited[:_MOST_AUDITED]
+    ]
     if len(audited) > _MOST_AUDITED:
         more = count(len(audited) - _MOST_AUDITED, "more finding")
         told.append(("Audit", f"{more}: ddpviz audit tells them", ""))
@@ -60,7 +65,7 @@ def findings(
     once = list(by_sentence.values())
     rows = "".join(
         f"<dt>{_linked(question, target, slides)}</dt><dd>{escape(' '.join(said.split()))}</dd>"
-        for question, said, target in (once if audited else once[1:])
+        for question, said, target in (once if audited or costs else once[1:])
     )
     notes = tuple(
         f"{one.what}. Known by: {one.evidence}. Usual cause: {one.cause}. Remedy: {one.remedy}."

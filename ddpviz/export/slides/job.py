@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ddpviz.events import Configuration, Group, Module, Process
+from ddpviz.events import Configuration, Group, Module, Plan, Process
 from ddpviz.export.slides.slide import Slide
+from ddpviz.export.slides.typical import inferred
 from ddpviz.views.text import count, duration, names, size
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
     processes = recording.notes(Process)
     modules = recording.notes(Module, rank=min(recording.ranks, default=0))
     found = [("model", workload(recording))]
+    if inferred(recording):
+        found += _reduced(recording)
     for module in modules[:1]:
+        if inferred(recording):  # a trace tells of no tensors, but of what was sent
+            break
         bytes_ = sum(one.bytes for one in module.parameters)
         found.append(("parameters", f"{count(len(module.parameters), 'tensor')}, {size(bytes_)}"))
         if module.buffers:
@@ -81,6 +86,18 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
     found.append(("torch", _distinct(note.torch for note in processes)))
     found.append(("Python", _distinct(note.python for note in processes)))
     return [(what, value) for what, value in found if value]
+
+
+def _reduced(recording: Recording) -> list[tuple[str, str]]:
+    """Of the newest plan of the first rank."""
+    plans = recording.notes(Plan, rank=min(recording.ranks, default=0))
+    buckets = plans[-1].buckets if plans else ()
+    if not buckets:
+        return []
+    gradients = count(sum(len(one.parameters) for one in buckets), "gradient")
+    bytes_ = sum(one.bytes for one in buckets)
+    sizes = size(bytes_) if bytes_ else "sizes are not in the trace"
+    return [("reduced", f"{gradients} in {count(len(buckets), 'bucket')}, {sizes}")]
 
 
 def _configuration(recording: Recording) -> list[tuple[str, str]]:

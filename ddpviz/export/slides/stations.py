@@ -31,16 +31,19 @@ _STORY = (
 _MOST_LINES = 11
 
 
-def walked(recording: Recording, step: int | None, asked: bool) -> Walk | None:
+def walked(
+    recording: Recording, step: int | None, asked: bool, *, exactly: bool = False
+) -> Walk | None:
     """The walk of the step whose functions were followed, the given one or the last.
 
-    Where there is none: None, or if it was asked for that of the recorded spans.
+    Where there is none: None, or if it was asked for that of the recorded spans; ``exactly``: of
+    the given step, followed or not.
     """
     rank = min(recording.ranks, default=0)
     followed = {note.step for note in recording.notes(WalkNote, rank=rank) if note.frames}
     if not followed and not asked:
         return None
-    return recording.walk(step if step in followed else None, rank)
+    return recording.walk(step if exactly or step in followed else None, rank)
 
 
 def stations(walk: Walk, title: str) -> list[Slide]:

@@ -36,6 +36,11 @@ def torch_of(recording: Recording) -> str:
     return ", ".join(dict.fromkeys(note.torch for note in recording.notes(Process) if note.torch))
 
 
+def inferred(recording: Recording) -> bool:
+    """Whether it comes from traces, so that what DDP did was concluded from them."""
+    return any(note.level == "trace" for note in recording.notes(Process))
+
+
 def open_ranks(table: pd.DataFrame, step: int | None) -> list[int] | None:
     """Ranks whose buckets a slide has lanes for; None where it has for all.
 
