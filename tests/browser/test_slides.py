@@ -84,7 +84,10 @@ class Deck(Visit):
     @property
     def step(self) -> int:
         """The step that this slide's list says."""
-        text = self.page.locator("section.present select").input_value()
+        return self.step_of(self.at)
+
+    def step_of(self, slide: str) -> int:
+        text = self.page.locator(f"#{slide} select").input_value()
         return int(re.match(r"step (\d+) ", text)[1])  # type: ignore[index]
 
     def choose(self, step: int) -> None:
@@ -157,7 +160,11 @@ def test_hover_names_parameters_and_dragging_zooms(browser: Any, path: Path) -> 
 def test_the_step_is_chosen_for_all_slides(browser: Any, recording: Recording, path: Path) -> None:
     deck = Deck(browser, path)
     deck.go("timeline")
+    heading = deck.page.locator("#timeline h2")
+    first, typical = deck.step, heading.inner_text()
+    assert typical == f"Timeline of a typical step: step {first}, the median of 5 steps"
     deck.choose(0)
+    assert heading.inner_text() == "Timeline of step 0"
     assert deck.drawn()["transfer"] == 2  # one bucket before the rebuild
     said = deck.page.locator("#finding-timeline").inner_text()
     assert said == analysis.finding(recording, 0)
@@ -167,6 +174,9 @@ def test_the_step_is_chosen_for_all_slides(browser: Any, recording: Recording, p
     deck.choose(3)
     assert deck.page.locator("#finding-countdown").inner_text().startswith("step 3: ")
     assert deck.page.locator("#finding-timeline").text_content() == analysis.finding(recording, 3)
+    assert heading.text_content() == "Timeline of step 3"
+    deck.choose(first)
+    assert heading.text_content() == typical
     assert deck.errors == []
 
 
@@ -181,8 +191,18 @@ def test_the_countdown_plays(browser: Any, path: Path) -> None:
     deck.page.get_by_role("button", name="Pause").click()
     stopped = deck.page.evaluate(_CURSOR)
     assert 5 < stopped < end
-    # It was clicked: arrows go through the slides all the same.
+    # It was clicked: Space is the button's, drawn anew or not, and arrows are the deck's.
+    for label in ("Pause", "Play", "Pause"):
+        deck.page.keyboard.press("Space")
+        deck.page.get_by_role("button", name=label).wait_for()
+        assert deck.at == "countdown"
     deck.page.keyboard.press("ArrowRight")
+    assert deck.at == "buffers"
+    # What plays stops where its slide is left, and its button has no more keys.
+    deck.page.keyboard.press("ArrowLeft")
+    deck.page.get_by_role("button", name="Play").wait_for()
+    assert deck.at == "countdown" and deck.page.evaluate(_CURSOR) < end
+    deck.page.keyboard.press("Space")
     assert deck.at == "buffers" and deck.errors == []
 
 
@@ -197,13 +217,23 @@ def test_keys_in_a_widget_are_the_widgets(browser: Any, path: Path) -> None:
     assert (deck.at, deck.step) == ("timeline", before - 1)
     deck.page.keyboard.press("n")
     assert deck.at == "timeline"
-    select.evaluate("element => element.blur()")
+    deck.page.keyboard.press("Escape")
     deck.go("countdown")
     handle = deck.page.locator("section.present .noUi-handle")
     handle.focus()
     deck.page.keyboard.press("ArrowLeft")
     deck.page.keyboard.press("Home")
     assert (deck.at, deck.page.evaluate(_CURSOR)) == ("countdown", 0)
+    # Clickers send these, whatever has the focus.
+    deck.page.keyboard.press("PageDown")
+    assert deck.at == "buffers"
+    deck.page.keyboard.press("PageUp")
+    assert (deck.at, deck.page.evaluate(_CURSOR)) == ("countdown", 0)
+    deck.page.locator("section.present select").focus()
+    deck.page.keyboard.press("PageUp")
+    assert deck.at == "plan" and deck.step_of("timeline") == before - 1
+    deck.page.keyboard.press("ArrowRight")
+    assert deck.at == "countdown"
     play = deck.page.get_by_role("button", name="Play")
     play.focus()
     deck.page.keyboard.press("Space")
@@ -250,17 +280,50 @@ def test_speaker_notes_are_there_without_a_network(browser: Any, path: Path) -> 
     notes = deck.page.locator(".speaker-notes")
     notes.wait_for()
     assert "Press Play" in notes.inner_text()
+    bottom = "document.querySelector('section.present').getBoundingClientRect().bottom"
+    assert deck.page.evaluate(bottom) <= notes.bounding_box()["y"] + 0.5  # nothing is covered
     deck.page.keyboard.press("t")
     notes.wait_for(state="hidden")
+    deck.page.keyboard.press("Shift+Slash")
+    keys = deck.page.locator(".r-overlay-help td").all_inner_texts()
+    assert "Speaker notes below the slide" in keys
+    assert not [text for text in keys if "overview" in text]  # there is none
+    deck.page.keyboard.press("Escape")
     with deck.page.expect_popup() as opening:
         deck.page.keyboard.press("s")
     speaker = opening.value
-    speaker.locator(".speaker-controls-notes .value", has_text="Press Play").wait_for()
-    assert deck.requests == []
+    told = speaker.locator(".speaker-controls-notes .value")
+    told.filter(has_text="Press Play").wait_for()
+    speaker.keyboard.press("ArrowRight")
+    deck.page.wait_for_function("document.querySelector('section.present').id == 'buffers'")
+    told.click()
+    speaker.keyboard.press("PageUp")
+    deck.page.wait_for_function("document.querySelector('section.present').id == 'countdown'")
+    assert deck.errors == [] and deck.requests == []
+
+
+def test_ctrl_p_prints_every_slide_and_the_menu_says_so(browser: Any, path: Path) -> None:
+    deck = Deck(browser, path)
+    # Headless there is no dialog: whether one is asked for is what counts.
+    deck.page.context.add_init_script("window.print = () => { window.asked = true }")
+    with deck.page.expect_popup() as opening:
+        deck.page.keyboard.press("Control+p")
+    printed = opening.value
+    printed.wait_for_function("window.asked")
+    assert _pages(printed.pdf(prefer_css_page_size=True)) == 8
+    assert _pages(deck.page.pdf()) == 1
+    deck.page.emulate_media(media="print")
+    assert f"{path.as_uri()}?print-pdf" in deck.page.locator(".on-paper").inner_text()
+    assert not deck.page.locator(".reveal").is_visible()
+    assert deck.errors == [] and deck.requests == []
 
 
 def test_the_pdf_has_a_page_for_every_slide(path: Path, tmp_path: Path) -> None:
     pdf = write_pdf(path, tmp_path / "talk.pdf").read_bytes()
     assert pdf.startswith(b"%PDF")
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 8
+    assert _pages(pdf) == 8
     assert {*re.findall(rb"/MediaBox \[0 0 (\d+)", pdf)} == {b"1025"}
+
+
+def _pages(pdf: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -147,8 +148,16 @@ def _reduced(session: Session, steps: int) -> list[tuple[int, int]]:
     return [(int(one["cause"]), int(one["module"])) for one in sent]
 
 
-def test_a_wrap_within_python_reducer_leaves_no_hooks_of_the_one_before(session: Session) -> None:
+@pytest.fixture
+def leaving(session: Session) -> Iterator[Session]:
+    """Whose processes are not of python_reducer any more for the tests that follow."""
+    yield session
+    session.load("mlp", layers=1, width=8)
+
+
+def test_a_wrap_within_python_reducer_leaves_no_hooks_of_the_one_before(leaving: Session) -> None:
     """They would reduce each gradient once more, in no_sync too; and each is of its own module."""
+    session = leaving
     session.load("mlp", layers=1, width=8, compile_mode="python_reducer", compile_backend="eager")
     first = session.recording.notes(Module, 0)[-1]
     expected = [Cause.PYTHON_REDUCER] * len(first.parameters)
@@ -161,10 +170,10 @@ def test_a_wrap_within_python_reducer_leaves_no_hooks_of_the_one_before(session:
 
 
 def test_what_is_traced_into_a_backward_is_of_the_module_whose_backward_it_is(
-    session: Session,
+    leaving: Session,
 ) -> None:
     """Functional collectives go to a group by its name, which the first module has taken."""
-    small = {"layers": 1, "width": 8, "compile_backend": "eager", **PYTHON}
+    session, small = leaving, {"layers": 1, "width": 8, "compile_backend": "eager", **PYTHON}
     session.load("mlp", **small)
     found = []
     for change in ("", "load", "wrap"):

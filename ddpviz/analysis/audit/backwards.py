@@ -13,7 +13,7 @@ from ddpviz.analysis.audit.case import Case, listed, on, plural, times
 from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.tables import SHARED_ID, run_keys, split_run_keys
-from ddpviz.events import Cause, Flag, Kind, Parted
+from ddpviz.events import Flag, Kind, Parted
 
 _TWICE = re.compile(r"mark a variable ready only once")
 _WHICH = re.compile(r"[Pp]arameter at index (\d+)")
@@ -172,7 +172,8 @@ def never_reduced(case: Case) -> Iterator[Finding]:
     for row in records:
         if (int(row["rank"]), int(row["module"]), int(row["iteration"])) in broken:
             continue
-        if _reduced_by_hand(case, row):
+        mine = int(row["rank"]), int(row["module"])
+        if case.averaged_by_hand(*mine, int(row["begin_ns"]), int(row["end_ns"])):
             continue
         sort = _sort(row, finalize)
         place = int(row["rank"]), int(row["module"]), int(row["step"])
@@ -202,17 +203,6 @@ def never_reduced(case: Case) -> Iterator[Finding]:
             since,
             module,
         )
-
-
-def _reduced_by_hand(case: Case, row: np.void) -> bool:
-    """Whether the program's own all-reduces before the optimizer's step have about as many bytes
-    as the module's gradients: no_sync, and one collective of one's own."""
-    module = case.modules.get(int(row["module"]), {}).get(int(row["rank"]))
-    calls = case.evidence.calls
-    own = calls[(calls["rank"] == row["rank"]) & (calls["cause"] == Cause.USER)]
-    own = own[(own["begin_ns"] >= row["begin_ns"]) & (own["begin_ns"] <= row["end_ns"])]
-    whole = sum(one.bytes for one in module.parameters) if module is not None else 0
-    return whole > 0 and 2 * int(own["bytes"].sum()) >= whole
 
 
 def _most(rows: list[np.void]) -> int:

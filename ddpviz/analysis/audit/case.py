@@ -124,6 +124,16 @@ class Case:
     def _configured(self) -> dict[int, Any]:
         return {rank: configured(self.source, rank) for rank in self.ranks}
 
+    def averaged_by_hand(self, rank: int, module: int, since_ns: int, until_ns: int) -> bool:
+        """Whether the program's own collectives in this time have about as many bytes as the
+        module's gradients: no_sync, and one collective of one's own."""
+        note = self.modules.get(module, {}).get(rank)
+        calls = self.evidence.calls
+        own = calls[(calls["rank"] == rank) & (calls["cause"] == Cause.USER)]
+        own = own[(own["begin_ns"] >= since_ns) & (own["begin_ns"] <= until_ns)]
+        whole = sum(one.bytes for one in note.parameters) if note is not None else 0
+        return whole > 0 and 2 * int(own["bytes"].sum()) >= whole
+
     def parameter(self, rank: int, module: int, index: int) -> str:
         """Its name."""
         note = self.modules.get(module, {}).get(rank)

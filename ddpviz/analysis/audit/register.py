@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ddpviz.analysis.audit import (
     backwards,
     buffers,
+    failures,
     hangs,
     local_sgd,
     models,
@@ -65,7 +66,7 @@ ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
 SYMPTOMS: tuple[Callable[[Case, list[Finding]], Iterable[Finding]], ...] = (
     parameters.gradients_differ,
     parting.replicas_parted,
-    hangs.rank_failed,
+    failures.rank_failed,
     hangs.hang,
 )
 

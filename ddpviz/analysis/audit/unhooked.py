@@ -11,7 +11,7 @@ from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.audit.moments import first_apart, steps_equal
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.tables import SHARED_ID, find, run_keys
-from ddpviz.events import Cause, Flag, Kind, Parted
+from ddpviz.events import Flag, Kind, Parted
 
 
 def nothing_reduced(case: Case) -> Iterator[Finding]:
@@ -98,7 +98,7 @@ def _of_rank(case: Case, rank: int) -> list[np.void]:
         module = int(row["module"])
         if (rank, module) in case.unseen or (module, until) in told:
             continue
-        if _frozen(case, rank, module) or _by_hand(case, rank, module, since, until):
+        if _frozen(case, rank, module) or case.averaged_by_hand(rank, module, since, until):
             continue
         found[step] = forward[position]
     return list(found.values())
@@ -115,14 +115,3 @@ def _frozen(case: Case, rank: int, module: int) -> bool:
     notes = [note for note in case.source.notes(Parted, rank=rank) if note.module == module]
     known = case.modules.get(module, {}).get(rank)
     return bool(notes and known) and len(notes[-1].idle) == len(known.parameters if known else ())
-
-
-def _by_hand(case: Case, rank: int, module: int, since: int, until: int) -> bool:
-    """Whether the program's own collectives in this time have about as many bytes as the module's
-    gradients."""
-    note = case.modules.get(module, {}).get(rank)
-    calls = case.evidence.calls
-    own = calls[(calls["rank"] == rank) & (calls["cause"] == Cause.USER)]
-    own = own[(own["begin_ns"] >= since) & (own["begin_ns"] <= until)]
-    whole = sum(one.bytes for one in note.parameters) if note is not None else 0
-    return whole > 0 and 2 * int(own["bytes"].sum()) >= whole

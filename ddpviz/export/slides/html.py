@@ -12,6 +12,7 @@ from bokeh.resources import Resources
 
 from ddpviz.export.colours import color_scheme, variables
 from ddpviz.export.slides.slide import Slide
+from ddpviz.printable import straight
 
 #: What the build of labextension/ leaves.
 STATIC = Path(__file__).parents[1] / "static"
@@ -26,7 +27,8 @@ _TEMPLATE = """
 {% block contents %}
 <div class="reveal"><div class="slides">
 {% for slide in slides %}
-<section id="{{ slide.id | e }}"{% if not slide.layout %} class="words"{% endif %}>
+<section id="{{ slide.id | e }}"{% if not slide.layout %} class="words"{% endif %}
+{%- if slide.titles %} data-titles='{{ slide.titles | tojson }}'{% endif %}>
 <h2>{{ slide.title | e }}</h2>
 <p class="finding"{% if slide.view %} id="finding-{{ slide.view }}"{% endif %}>
 {{- slide.finding | e }}</p>
@@ -59,7 +61,7 @@ def deck(slides: Sequence[Slide], title: str, theme: str) -> str:
                 document.add_root(slide.layout)
         if not places:
             document.add_root(Spacer())  # Bokeh writes no page without anything of its own
-    return str(
+    return straight(
         file_html(
             document,
             resources=Resources(mode="inline"),

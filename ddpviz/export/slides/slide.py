@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from bokeh.models import LayoutDOM
 
@@ -13,7 +14,8 @@ class Slide:
 
     ``html``: what stands below it, escaped by who made it; ``layout``: a figure there. ``view``:
     name of a view whose finding and facts follow the step that is chosen. ``notes``: for the
-    speaker, a paragraph each.
+    speaker, a paragraph each. ``titles``: by value of the selector of steps, where the title names
+    the chosen one.
     """
 
     id: str
@@ -24,3 +26,4 @@ class Slide:
     view: str = ""
     facts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    titles: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -20,6 +20,9 @@ export interface Model {
   readonly properties: Readonly<Record<string, { change: Signal }>>;
   readonly frame_height?: number | null;
   readonly inner_height?: number;
+  readonly value?: unknown;
+  /** Of a button: the timer that it plays by. */
+  readonly replay?: unknown;
   setv(values: Readonly<Record<string, unknown>>): void;
 }
 
@@ -29,8 +32,10 @@ interface BokehDocument {
   roots(): readonly Model[];
 }
 
-interface View {
+export interface View {
   readonly el: HTMLElement;
+  readonly shadow_el?: ShadowRoot;
+  readonly child_views?: readonly View[];
   readonly model: Model;
 }
 

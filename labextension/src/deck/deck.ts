@@ -2,8 +2,9 @@
 
 import { findings } from './findings';
 import { figuresDrawn, fitted } from './fit';
-import { deckOf, isPrinting, sayReady, started, whenLoaded } from './reveal';
+import { deckOf, sayReady, started, whenLoaded } from './reveal';
 import { fitWords } from './words';
+import { isPrinting } from './paper';
 
 whenLoaded(() => {
   const printing = isPrinting();

@@ -1,8 +1,8 @@
 /** Figures as high as their slide has room for, with letters that a room can read. */
 
 import { drawn, frame, plots } from './bokeh';
-import { letters } from './letters';
-import type { Letters } from './letters';
+import { letters, widths } from './letters';
+import type { Scaled } from './letters';
 import type { Model } from './bokeh';
 
 /** The slide whose letters are as large as a page's. */
@@ -13,7 +13,7 @@ const MOST_LETTERS = 3;
 /** Letters may grow this much more than lanes do. */
 const LETTERS_PER_LANE = 1.3;
 /** Lower than this the lanes of a figure are not told apart: the slide scrolls instead. */
-const LEAST = 0.7;
+const LEAST = 0.5;
 const LEAST_PRINTED = 0.25;
 /** Higher than this, against its letters, a figure looks empty. */
 const MOST_PER_LETTERS = 1.8;
@@ -24,7 +24,8 @@ interface Fitted {
   readonly holder: HTMLElement;
   readonly root: HTMLElement;
   readonly plot: Model;
-  readonly letters: Letters;
+  readonly letters: Scaled;
+  readonly widths: Scaled;
   /** Height of the frame as it was drawn. */
   natural: number;
   setting: boolean;
@@ -64,7 +65,8 @@ function follow(
     holder,
     root,
     plot,
-    letters: letters(model, plot),
+    letters: letters(plot),
+    widths: widths(model),
     natural: plot.frame_height ?? 0,
     setting: false
   };
@@ -79,6 +81,9 @@ function follow(
   new ResizeObserver(() => {
     void fit(one);
   }).observe(holder);
+  holder.addEventListener('scroll', () => {
+    sayMore(holder);
+  });
   return one;
 }
 
@@ -95,6 +100,7 @@ async function fit(one: Fitted): Promise<void> {
       ),
       MOST_LETTERS
     );
+    one.widths.scale(wanted);
     let scale = wanted;
     for (let pass = 0; pass < PASSES; pass++) {
       const size = Math.min(wanted, scale * LETTERS_PER_LANE);
@@ -115,7 +121,14 @@ async function fit(one: Fitted): Promise<void> {
       }
       scale = next;
     }
+    sayMore(one.holder);
   } finally {
     one.setting = false;
   }
+}
+
+/** That a figure goes on below, where no scrollbar may say so. */
+function sayMore(holder: HTMLElement): void {
+  const below = holder.scrollHeight - holder.clientHeight - holder.scrollTop;
+  holder.classList.toggle('more', below > 4);
 }

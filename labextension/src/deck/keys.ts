@@ -1,9 +1,17 @@
 /** Which keys are the deck's, and which belong to the widget that has the focus. */
 
 const PRESSING = new Set([' ', 'Enter']);
+/** What clickers send, wherever the focus is. */
+const CLICKED: Readonly<Record<string, number>> = { PageUp: 33, PageDown: 34 };
 
-/** Whether a key goes through slides: typed into a field, a list or a slider it does not. */
-export function isForDeck(event: KeyboardEvent): boolean {
+/**
+ * Whether a key goes through slides: typed into a field, a list or a slider it does not. What the
+ * speaker's window passes on is no event, and does.
+ */
+export function isForDeck(event: object): boolean {
+  if (!(event instanceof KeyboardEvent)) {
+    return true;
+  }
   // Bokeh's widgets are in shadow trees: the event's own target is only their host.
   const target = event.composedPath()[0];
   if (!(target instanceof Element)) {
@@ -16,51 +24,44 @@ export function isForDeck(event: KeyboardEvent): boolean {
 }
 
 /**
- * What was used by a pointer gives the focus back, so that arrows go through slides again. What was
- * reached by Tab keeps it.
+ * Escape leaves the widget of a slide that takes keys, and so does a clicker, whose key is passed to
+ * the deck.
  */
-export function giveFocusBack(document: Document): void {
-  let pointed = false;
-  const leave = (event: Event): void => {
-    const target = event.composedPath()[0];
-    const kept = target instanceof HTMLSelectElement && event.type !== 'change';
-    if (pointed && target instanceof HTMLElement && !kept) {
-      const active = target.getRootNode();
-      const focused =
-        active instanceof ShadowRoot || active instanceof Document
-          ? active.activeElement
-          : null;
-      if (focused instanceof HTMLElement && focused !== document.body) {
-        focused.blur();
-      }
-    }
-  };
-  document.addEventListener(
-    'pointerdown',
-    () => {
-      pointed = true;
-    },
-    true
-  );
+export function leaveWidgets(
+  document: Document,
+  press: (keyCode: number) => void
+): void {
   document.addEventListener(
     'keydown',
-    () => {
-      pointed = false;
-    },
-    true
-  );
-  // A change does not leave a shadow tree by itself: it is listened to where it happens.
-  document.addEventListener(
-    'focusin',
     event => {
-      event.composedPath()[0]?.addEventListener('change', leave, {
-        once: true
-      });
+      const target = event.composedPath()[0];
+      const clicked = CLICKED[event.key];
+      const isLeaving =
+        (clicked !== undefined || event.key === 'Escape') &&
+        !(event.altKey || event.ctrlKey || event.metaKey || event.shiftKey);
+      if (
+        isLeaving &&
+        target instanceof HTMLElement &&
+        takesKeys(target) &&
+        isOnSlide(event)
+      ) {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+        target.blur();
+        if (clicked !== undefined) {
+          press(clicked);
+        }
+      }
     },
     true
   );
-  document.addEventListener('click', leave, true);
-  document.addEventListener('pointerup', leave, true);
+}
+
+/** Whether an event is of something in a slide. */
+export function isOnSlide(event: Event): boolean {
+  return event
+    .composedPath()
+    .some(node => node instanceof Element && node.matches('.slides'));
 }
 
 function takesKeys(target: Element): boolean {

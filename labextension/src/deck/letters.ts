@@ -1,4 +1,4 @@
-/** The letters of a figure, in the sizes it came with times one factor. */
+/** The letters of a figure and the widths of widgets, as they came times one factor. */
 
 import { widgets } from './bokeh';
 import type { Model } from './bokeh';
@@ -14,16 +14,21 @@ const KEYS = ['glyph_width', 'glyph_height'] as const;
 type Sized = Model & Readonly<Record<string, unknown>>;
 type Setting = (factor: number) => void;
 
-export interface Letters {
+export interface Scaled {
   scale(factor: number): void;
 }
 
-/** Those of a root: of its plot, and the widths of the widgets beside it. */
-export function letters(root: Model, plot: Model): Letters {
-  const settings = [
-    ...modelsOf(plot).flatMap(model => settingsOf(model as Sized)),
-    ...widgets(root).flatMap(model => widthOf(model as Sized))
-  ];
+/** The letters of a plot. */
+export function letters(plot: Model): Scaled {
+  return scaled(modelsOf(plot).flatMap(model => settingsOf(model as Sized)));
+}
+
+/** The widths of the widgets of a root, whose letters are the page's. */
+export function widths(root: Model): Scaled {
+  return scaled(widgets(root).flatMap(model => widthOf(model as Sized)));
+}
+
+function scaled(settings: readonly Setting[]): Scaled {
   let last = 1;
   return {
     scale(factor) {

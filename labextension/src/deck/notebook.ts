@@ -1,6 +1,7 @@
 /** The slides that nbconvert makes of a notebook: they scroll where they have more than fits. */
 
-import { deckOf, isPrinting, sayReady, started, whenLoaded } from './reveal';
+import { deckOf, sayReady, started, whenLoaded } from './reveal';
+import { isPrinting } from './paper';
 
 whenLoaded(() => {
   const deck = deckOf({

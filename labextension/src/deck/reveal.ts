@@ -2,8 +2,12 @@
 
 import type { RevealConfig } from 'reveal.js';
 import Notes from 'reveal.js/plugin/notes';
-import { giveFocusBack, isForDeck } from './keys';
+import { giveFocusBack, keepFocus } from './focus';
+import { isForDeck, leaveWidgets } from './keys';
+import { isPrinting, printAtOnce, printable } from './paper';
 import Reveal from 'reveal.js';
+import { listKeys } from './help';
+import { stopWhenLeft } from './playing';
 
 /** The key T. */
 const NOTES_KEY = 84;
@@ -42,7 +46,18 @@ export function deckOf(more: Partial<RevealConfig> = {}): Deck {
       deck.configure({ showNotes: below });
     }
   );
-  giveFocusBack(document);
+  if (!isPrinting()) {
+    giveFocusBack(document);
+    leaveWidgets(document, keyCode => {
+      deck.triggerKey(keyCode);
+    });
+    stopWhenLeft(deck, keepFocus(document));
+    printable();
+    const element = document.querySelector<HTMLElement>('.reveal');
+    if (element !== null) {
+      listKeys(element);
+    }
+  }
   return deck;
 }
 
@@ -56,13 +71,10 @@ export async function started(deck: Deck, printing: boolean): Promise<void> {
   await Promise.all([deck.initialize(), laid]);
 }
 
-export function isPrinting(): boolean {
-  return /print-pdf|view=print/i.test(location.search);
-}
-
 /** Tell whoever drives the browser that nothing moves any more. */
 export function sayReady(): void {
   document.documentElement.dataset['deck'] = 'ready';
+  printAtOnce();
 }
 
 /** Run as soon as the page is there. */
