@@ -113,6 +113,7 @@ def test_what_cannot_be_drawn_is_said_and_the_browser_ends(tmp_path: Path) -> No
     page_path.write_text("<title>it</title>")
     before = children()
     with browser.opened(page_path, "?x", 200, 100, dark=True) as page:
+        page.wait_for("document.readyState == 'complete'")
         assert page.value("document.title + location.search") == "it?x"
         assert page.value("matchMedia('(prefers-color-scheme: dark)').matches") is True
         assert children() > before
