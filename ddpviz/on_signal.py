@@ -35,11 +35,6 @@ def _handled_in_c(number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1) and not known
 
 
-def _closed(number: int, frame: Any) -> None:
-    """In place of what ends a process: who asks a moment too late must not end a job."""
-    print("ddpviz: this process is not recorded any more", file=sys.stderr, flush=True)
-
-
 _installed: weakref.WeakSet[OnSignal] = weakref.WeakSet()
 
 
@@ -74,8 +69,7 @@ class OnSignal:
         if _handled_in_c(number):
             return False
         try:
-            before = signal.signal(number, self._handle)
-            self._before = signal.SIG_DFL if before is _closed else before
+            self._before = signal.signal(number, self._handle)
         except (ValueError, OSError):  # not on the main thread
             return False
         _installed.add(self)
@@ -118,12 +112,12 @@ class OnSignal:
 
     def close(self, *, forked: bool = False) -> None:
         """Put back what was there; idempotent. Off the main thread the handler stays, and calls
-        what was there. Where that was nothing, so that the signal would end the process, it is
-        answered that nothing is recorded any more; not in a ``forked`` child."""
+        what was there. Where that was nothing, the signal is ignored from now on, but in a
+        ``forked`` child: who asks a moment too late must not end a job."""
         if self._installed and _NUMBER is not None:
             before = self._before
             if before == signal.SIG_DFL and not forked:
-                before = _closed
+                before = signal.SIG_IGN
             try:
                 if signal.getsignal(_NUMBER) == self._handle:
                     signal.signal(_NUMBER, before)
