@@ -46,6 +46,9 @@ def call(name: str, *arguments: Any) -> Report:
         return Report(_task(name)(*arguments), None, _sent())
     except BaseException as error:
         problem = _problem(error)
+        if name == "cell" and isinstance(error, KeyboardInterrupt):
+            # Ctrl-C came before the cell's own code, and ends no more than that would have.
+            return Report(problem, None, _sent())
         # A refused configuration is no failure: the old one holds again.
         if name in ("build", "run") and _state is not None and not problem.refused:
             _state.recorder.failed(error)

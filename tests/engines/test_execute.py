@@ -176,6 +176,19 @@ def test_two_ranks_may_run_different_code_and_meet(session: Session) -> None:
     assert printed.text(0) == "5.0\n" and not one.errors and not other.errors
 
 
+@pytest.mark.parametrize("after_ms", [0, 1, 3, 10])
+def test_a_cell_that_is_cancelled_as_it_begins_ends_nothing_else(
+    session: Session, after_ms: int
+) -> None:
+    session.load("mlp")
+    running = session.execute("import time; time.sleep(60)", [1], Printed())
+    time.sleep(after_ms / 1e3)
+    running.cancel()
+    assert running.wait(30) and session.failure is None
+    assert "KeyboardInterrupt" in running.errors[1].message
+    session.run(1)
+
+
 def test_training_and_cells_exclude_each_other(session: Session) -> None:
     session.load("mlp")
     session.start()
