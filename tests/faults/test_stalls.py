@@ -20,7 +20,7 @@ import pytest
 import ddpviz
 from ddpviz.analysis.waiting import Waiting, told
 from ddpviz.cli.main import main
-from ddpviz.events import Cause, Stall
+from ddpviz.events import Cause, Kind, Stall
 from tests.waiting import until
 
 #: Seconds after which a rank of these jobs notes what it is in.
@@ -220,6 +220,9 @@ def test_what_goes_on_is_no_hang() -> None:
         until(lambda: (out / "rank-0001.notes.jsonl").exists(), 60)
         until(lambda: '"ended"' in (out / "rank-0001.notes.jsonl").read_text(), 60)
         until(lambda: '"ended"' in (out / "rank-0000.notes.jsonl").read_text(), 60)
+        # A batch's notes are written before its records.
+        done = Kind.COLLECTIVE_DONE
+        until(lambda: all(len(ddpviz.load(out).records(done, one, 3)) for one in (0, 1)), 30)
         recording = ddpviz.load(out)
     stalls = recording.notes(Stall)
     assert {one.rank for one in stalls} == {0, 1}
