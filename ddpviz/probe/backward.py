@@ -76,8 +76,8 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                  rank, flags, kind, 0, last.id, no_group, 0),
             )  # fmt: skip
             if recorder.detailed:
-                for state in states:
-                    _write_ready_times(recorder, state, end_ns)
+                for state, before in zip(states, reduced, strict=True):
+                    _write_ready_times(recorder, state, end_ns, state.synced_backwards > before)
             if not flags:
                 for state, before, marks in zip(states, reduced, marked, strict=True):
                     if state.synced_backwards > before:
@@ -99,11 +99,12 @@ def _of(states: list[ModuleState], step: int) -> ModuleState | None:
     return found[0] if len(found) == 1 else None
 
 
-def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> None:
+def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int, reduced: bool) -> None:
     """GRAD_READY records of the backward that ended, from the Reducer's statistics.
 
     A value that did not change is stale (no_sync, unused parameter, static_graph's first
-    iteration), so it is left out rather than shown with a wrong time.
+    iteration), so it is left out rather than shown with a wrong time. But where everything was
+    ``reduced``, and no parameter can be unused, it was as long to the ns as the time before.
     """
     ddp = state.ddp()
     prepared_ns = state.prepared_ns
@@ -114,6 +115,8 @@ def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int) -> N
     if not times or len(times) != len(before):
         return
     longest = end_ns - prepared_ns
+    if reduced and not (ddp.find_unused_parameters or ddp.static_graph):
+        before = [0] * len(times)
     if any(map(operator.eq, times, before)) or min(times) <= 0 or max(times) > longest:
         times = [
             time if time != old and 0 < time <= longest else 0
