@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from ddpviz.analysis.source import Source
 from ddpviz.analysis.steps import steps
 from ddpviz.analysis.tables import table
 from ddpviz.events import Kind, Module
+from ddpviz.recording.trials import Trial
 
 _SCHEMA = {
     "configuration": "str",
@@ -42,29 +43,6 @@ _HUNDREDTH = (
     *(63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17),
     *(3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86, 2.85),
 )
-
-
-class Trial(Protocol):
-    """One run of one configuration: see ``ddpviz.engines.comparing.Trial``."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def configuration(self) -> Mapping[str, Any]: ...
-    @property
-    def round(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def measured(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    @property
-    def difference(self) -> float: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def refused(self) -> str: ...
 
 
 @dataclasses.dataclass(frozen=True)

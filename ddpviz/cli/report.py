@@ -34,6 +34,7 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
             "waiting": _waiting(recording),
             "steps": _rows(steps_table),
             "plans": _rows(plans_table),
+            "comparison": _compared(recording),
         }
         print(json.dumps(found, indent=1))
         return
@@ -44,6 +45,8 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
     else:
         say(f"{text.steps(steps_table)}\n")
         say(f"{text.plans(plans_table)}\n")
+        if (comparison := recording.compared) is not None:
+            say(f"{text.compared(comparison)}\n")
     for remark in recording.remarks:
         say(f"note       {remark}")
     say(f"recording  {directory}")
@@ -55,6 +58,12 @@ def _waiting(recording: Recording) -> dict[str, Any] | None:
     """What everyone waited for when recording ended, None for nothing."""
     found = waiting(recording)
     return {"reason": found.reason, "ranks": _rows(found.table())} if found.ranks else None
+
+
+def _compared(recording: Recording) -> dict[str, Any] | None:
+    """What :meth:`ddpviz.Session.compare` found last, None for nothing."""
+    found = recording.compared
+    return found and {"verdict": found.verdict, "rows": _rows(found.table)}
 
 
 def _rows(table: pd.DataFrame | None) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ from ddpviz.views.text import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ddpviz.analysis import Comparison
+
 #: Of a long run, this many steps are printed from each end.
 _STEPS_PER_END = 12
 _NOT_KNOWN = "-"
@@ -179,6 +181,36 @@ def plans(frame: pd.DataFrame) -> str:
             parts.append("\n".join(textwrap.wrap(f"({ONE_BUCKET})", 108)))
     return "\n\n".join(parts)
 
+
+def compared(comparison: Comparison) -> str:
+    """The verdict, and a row per configuration: medians per step, counts and bytes per rank."""
+    headings = ["configuration", "place", *_COMPARED, "collectives", "sent", "refused"]
+    rows = [
+        [
+            str(row["configuration"]),
+            _whole(row["place"]),
+            *(_milliseconds(row[column]) for column in _COMPARED.values()),
+            f"{row['collectives']:.3g}",
+            _size(row["bytes"]),
+            str(row["refused"]),
+        ]
+        for row in comparison.table.to_dict("records")
+    ]
+    if not any(comparison.table["refused"]):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    verdict = "\n".join(textwrap.wrap(f"Compared: {comparison.verdict}", 108))
+    left = [0, len(_COMPARED) + 4]
+    return f"{verdict}\n\n{table(headings, rows, left)}"
+
+
+#: Heading and column of :class:`ddpviz.analysis.Comparison`, in ms.
+_COMPARED = {
+    "step": "step_ms",
+    "lowest round": "step_ms_low",
+    "highest round": "step_ms_high",
+    "hidden": "hidden_communication_ms",
+    "exposed": "exposed_communication_ms",
+}
 
 _REASONS = {
     "construction": "as constructed, before the rebuild",

@@ -13,6 +13,7 @@ from ddpviz.engines import checks, compiled
 from ddpviz.engines.alone import Alone
 from ddpviz.engines.errors import ConfigurationError
 from ddpviz.engines.settings import Settings
+from ddpviz.recording.trials import Trial, write_trials
 
 if TYPE_CHECKING:
     from ddpviz.engines.session import Session
@@ -20,26 +21,6 @@ if TYPE_CHECKING:
 EAGER = "eager"
 #: Of each parameter; None where a rank could not tell them.
 Gradients = list[np.ndarray] | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One run of one configuration. ``first``, ``last``: steps by the recording's count, of which
-    those before ``measured`` warm up. ``difference``: of the first step's gradients (and the
-    third's, of PowerSGD) against the first configuration's, the norm of it as a part of their norm;
-    NaN where not compared.
-    ``memory_bytes``: the most of any rank. ``refused``: why it could not be run, "" where it was.
-    """
-
-    name: str
-    configuration: Mapping[str, Any]
-    round: int
-    first: int
-    measured: int
-    last: int
-    difference: float
-    memory_bytes: int
-    refused: str = ""
 
 
 def of_modes(modes: Collection[str], backend: str) -> dict[str, dict[str, Any]]:
@@ -109,7 +90,7 @@ def trials(
             try:
                 session._load(base, dict(given))
             except ConfigurationError as error:
-                found.append(Trial(name, given, number, 0, 0, -1, np.nan, 0, str(error)))
+                found.append(Trial(name, number, 0, 0, -1, np.nan, 0, str(error)))
                 continue
             first = session.recording.last_step + 1
             mine = []
@@ -123,7 +104,7 @@ def trials(
             memory = max(session._ask("memory").values())
             last = session.recording.last_step
             uncompared.append((len(found), mine))
-            found.append(Trial(name, given, number, first, first + warm, last, np.nan, memory))
+            found.append(Trial(name, number, first, first + warm, last, np.nan, memory))
             # The first configuration need not be the first that runs.
             while uncompared and reference is not None:
                 place, gradients = uncompared.pop()
@@ -131,6 +112,17 @@ def trials(
                 difference = max((one for one in apart if one == one), default=np.nan)
                 found[place] = dataclasses.replace(found[place], difference=difference)
     return found
+
+
+def keep(session: Session, found: list[Trial]) -> None:
+    """Beside what the ranks recorded: of these steps the comparison is made again on loading."""
+    try:
+        write_trials(session.directory, found)
+    except OSError as error:
+        session.recording.remark(
+            f"could not write what was compared to {session.directory} ({error}): "
+            "it is in memory only"
+        )
 
 
 def _leaks(configuration: Mapping[str, Any]) -> bool:

@@ -338,6 +338,7 @@ class Session:
                 found = comparing.trials(self, alone, base, wanted, *counted)
             finally:
                 self._put_back(base)
+        comparing.keep(self, found)
         return self.recording.comparison(found)
 
     def _put_back(self, settings: Settings) -> None:

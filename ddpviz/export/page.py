@@ -9,7 +9,7 @@ from bokeh.document import Document
 from bokeh.embed import file_html
 from bokeh.resources import Resources
 
-from ddpviz.export import figures, tables
+from ddpviz.export import compared, figures, tables
 from ddpviz.export.colours import color_scheme, variables
 from ddpviz.printable import straight
 from ddpviz.views.follow import colour
@@ -90,11 +90,16 @@ def page(recording: Recording, theme: str = "auto") -> str:
     colour(selected.drawn, theme)
     document = Document()
     parts = figures.parts(recording, selected, theme)
+    state = tables.state_line(recording)
+    below = tables.plans_section(recording) + tables.steps_section(recording, selected)
+    if (comparison := recording.compared) is not None:
+        drawn = compared.bars(comparison, theme)
+        heading, verdict = "Configurations compared", comparison.verdict
+        parts.append(figures.Part("comparison", heading, verdict, drawn, (), 1))
+        below = f"<section>{compared.numbers(comparison)}</section>{below}"
     with document.models.freeze():  # or each root would have Bokeh look through all of them again
         for layout in (selected.layout, *(part.layout for part in parts)):
             document.add_root(layout)
-    state = tables.state_line(recording)
-    below = tables.plans_section(recording) + tables.steps_section(recording, selected)
     return straight(
         file_html(
             document,

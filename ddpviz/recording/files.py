@@ -6,6 +6,7 @@ A recording is a directory::
     rank-0003.arrow          Arrow IPC stream, one column per field of events.RECORD, compressed
     rank-0003.notes.jsonl    one note per line, with the number of the batch that brought it
     rank-0003.ring           only after a crash: what the probe had not handed on
+    comparison.json          only after a comparison: which steps were whose
 
 One batch is one Arrow message; its metadata give ``attachment`` (0, 1, … for every time a rank
 began in this file) and ``sequence``. No end-of-stream mark is written: the file is valid after

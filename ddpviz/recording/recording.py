@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ from ddpviz.events import Batch
 from ddpviz.recording import files, reading, saving, store
 from ddpviz.recording.intake import Intake, Taken
 from ddpviz.recording.subscribers import Subscribers
+from ddpviz.recording.trials import Trial, read_trials, write_trials
 from ddpviz.recording.writing import RankWriter
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class Recording:
         self._subscribers = Subscribers()
         self._remarks: list[str] = []
         self._writers: dict[int, RankWriter] = {}
-        #: The last comparison that was made of it, None before.
-        self.compared: Any = None
+        #: What the last comparison ran, in turns; empty before.
+        self.trials: tuple[Trial, ...] = ()
+        self._compared: Any = None
         self.directory = Path(directory) if directory is not None else None
         if self.directory is not None:
             saving.refuse_recording(self.directory)
@@ -77,6 +79,7 @@ class Recording:
             remarks.append(f"{dropped} older records were no longer in memory when it was saved")
         for read in reading.read_directory(directory, remarks):
             self._append(read.batch, read.source)
+        self.trials = self.trials or read_trials(directory, remarks)
         with self._lock:
             self._remarks += [remark for remark in remarks if remark not in self._remarks]
 
@@ -224,7 +227,12 @@ class Recording:
         saving.refuse_recording(target)
         if self.directory is not None:
             saving.copy(self.directory, target)
-            return
+        else:
+            self._save(target)
+        if self.trials:
+            write_trials(target, self.trials)
+
+    def _save(self, target: Path) -> None:
         with self._lock:
             notes = [item for found in self._intake.notes.values() for item in found]
             ranks, chunks, dropped = sorted(self._intake.ranks), self._store.chunks(), self.dropped
@@ -317,12 +325,20 @@ class Recording:
 
         return analysis.compile_table(self, rank)
 
-    def comparison(self, trials: Any) -> Any:
-        """See :func:`ddpviz.analysis.comparison`. The last one is kept in ``compared``."""
+    def comparison(self, trials: Sequence[Trial]) -> Any:
+        """See :func:`ddpviz.analysis.comparison`. The last one is kept in :attr:`compared`."""
+        self.trials, self._compared = tuple(trials), None
+        return self.compared
+
+    @property
+    def compared(self) -> Any:
+        """What :meth:`ddpviz.Session.compare` gave last, also of a recording that was loaded: see
+        :class:`ddpviz.analysis.Comparison`. None where nothing was compared."""
         from ddpviz import analysis
 
-        self.compared = analysis.comparison(self, trials)
-        return self.compared
+        if self._compared is None and self.trials:
+            self._compared = analysis.comparison(self, self.trials)
+        return self._compared
 
     def borders(self, step: int | None = None, rank: int | None = None) -> pd.DataFrame:
         """See :func:`ddpviz.analysis.borders`."""

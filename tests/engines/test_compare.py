@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
+import ddpviz
+from ddpviz.analysis import Comparison
+from ddpviz.cli.main import main
 from ddpviz.engines import ConfigurationError, Session
+from ddpviz.export.slides.deck import slides_page
 
 
-def test_modes_and_configurations_are_measured_side_by_side(session: Session) -> None:
+def _told_again(directory: Path, found: Comparison, capsys: pytest.CaptureFixture[str]) -> bool:
+    """From what is on disk, by ``load``, ``ddpviz show`` and a page; and from a copy of it."""
+    again = ddpviz.load(directory)
+    again.save(directory / "copy")
+    for recording in (again, ddpviz.load(directory / "copy")):
+        assert recording.compared.verdict == found.verdict
+        pd.testing.assert_frame_equal(recording.compared.table, found.table)
+    written = directory / "page.html"
+    assert main(["show", str(directory), "--html", str(written)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"Compared: {found.verdict}" in printed and "hooks compiled autograd" in printed
+    assert main(["show", str(directory), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["comparison"]
+    assert told["verdict"] == found.verdict and len(told["rows"]) == len(found.table)
+    assert "Configurations compared" in written.read_text()
+    assert 'id="comparison"' in slides_page(again, slides=["comparison"])
+    return True
+
+
+def test_modes_and_configurations_are_measured_side_by_side(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
     session.load("convnet", bucket_cap_mb=1, batch_size=2, image_size=8)
     first = session.recording.last_step + 1
     found = session.compare(
@@ -36,6 +65,7 @@ def test_modes_and_configurations_are_measured_side_by_side(session: Session) ->
     assert ran.loc["eager", "collectives"] == ran.loc["no buffers", "collectives"] + 2
     assert (ran["step_ms_low"] <= ran["step_ms_high"]).all() and ran["place"].notna().all()
     assert "eager" in found.verdict and found.verdict in str(found)
+    assert _told_again(session.directory, found, capsys)
     # It is as it was configured, and begins anew.
     assert session.status().step == 0 and session.failure is None
     session.run(1)

@@ -14,10 +14,10 @@ from bokeh.models import InlineStyleSheet, Select
 import ddpviz
 from ddpviz import analysis
 from ddpviz.events import Failure, Module
+from ddpviz.export import compared
 from ddpviz.export.figures import Moments, Part, parts
 from ddpviz.export.slides import html, names, typical
 from ddpviz.export.slides.closing import closing
-from ddpviz.export.slides.compared import compared
 from ddpviz.export.slides.findings import findings
 from ddpviz.export.slides.job import job, ranks, workload
 from ddpviz.export.slides.slide import Slide
@@ -62,7 +62,7 @@ def write_slides(
     deck. ``steps``: those to choose from, the first of them shown; by default the median one is
     shown, and as many others can be chosen as there is room for. ``theme``: "auto" (as the
     reader's browser), "light" or "dark". ``comparison``: of :meth:`ddpviz.Session.compare`;
-    by default the last one made in this process.
+    by default the last one that was made of this recording.
     ``source``: what the last slide calls the recording, as a shell takes it; by default its
     directory. ``costs``: what costs most in a step, as the story of traces has it, in sentences;
     findings begin with them.
@@ -153,6 +153,12 @@ class _Asked:
     options: tuple[str, ...]
 
 
+def _compared(comparison: Comparison, title: str, theme: str) -> Slide:
+    finding = comparison.verdict[:1].upper() + comparison.verdict[1:]
+    table, plot = compared.numbers(comparison), compared.bars(comparison, theme)
+    return Slide("comparison", title, finding, table, plot)
+
+
 def _options(
     steps: int | Sequence[int] | None,
     slides: Iterable[str] | None,
@@ -199,7 +205,7 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
         ]
     if asked.comparison is not None:
         found["comparison"] = [
-            compared(asked.comparison, titles.get("comparison", ""), asked.theme)
+            _compared(asked.comparison, titles.get("comparison", ""), asked.theme)
         ]
     walk = None
     if "source" in titles:

@@ -10,7 +10,6 @@ import pandas as pd
 from bokeh.models import ColumnDataSource, HBar, Range1d, Segment, Title
 from bokeh.plotting import figure
 
-from ddpviz.export.slides.slide import Slide
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import Pairs, lane_axis, untypeset
 from ddpviz.views.look import add_tools, quiet_axes, themed_texts
@@ -26,14 +25,8 @@ _MOST_LETTERS = 40
 _UNKNOWN = "–"
 
 
-def compared(comparison: Comparison, title: str, theme: str) -> Slide:
-    """The slide of what ``session.compare()`` gave."""
-    plot = _figure(comparison, theme)
-    finding = comparison.verdict[:1].upper() + comparison.verdict[1:]
-    return Slide("comparison", title, finding, _table(comparison), plot)
-
-
-def _figure(comparison: Comparison, theme: str) -> figure:
+def bars(comparison: Comparison, theme: str) -> figure:
+    """A bar per configuration that ran: the median step, and the medians of its rounds."""
     rows = comparison.table.to_dict("records")
     run = [row for row in rows if row["step_ms"] == row["step_ms"]]
     columns: dict[str, list[Any]] = {
@@ -96,7 +89,8 @@ def _detail(row: dict[Hashable, Any]) -> str:
     )
 
 
-def _table(comparison: Comparison) -> str:
+def numbers(comparison: Comparison) -> str:
+    """An HTML table, a row per configuration."""
     headers = ("configuration", "place", "step", "hidden", "exposed", "collectives", "bytes")
     first, *others = headers
     head = f'<th class="text">{first}</th>' + "".join(f"<th>{header}</th>" for header in others)
