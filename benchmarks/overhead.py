@@ -3,7 +3,7 @@
 Two gloo ranks, blocks that alternate in one run: see :mod:`benchmarks.interleaved`. Per repetition
 and rank: CPU time of the process (all threads, flush thread included) and median step time.
 
-    python -m benchmarks.overhead [--workloads mlp,resnet,gpt] [--repetitions 9]
+    python -m benchmarks.overhead [--workloads mlp,resnet,gpt] [--repetitions 24]
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import torch.distributed as dist
 
 from benchmarks.interleaved import measure, ratios
 
-#: Steps of a block: some seconds, so that what a recorder costs once is not a step's cost.
-STEPS = {"mlp": 200, "resnet": 30, "gpt": 60}
+#: Steps of a block: a second or two. The machine drifts by more than the figure within seconds, so
+#: many short blocks beside each other tell more than few long ones.
+STEPS = {"mlp": 60, "resnet": 10, "gpt": 15}
 VARIANTS = ("bare", "recorded", "bare again", "torch.profiler")
 
 
@@ -90,7 +91,7 @@ def tell(workload: str, ddp: Any, measured: dict[str, list[dict[str, float]]]) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--workloads", default="mlp,resnet,gpt")
-    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--repetitions", type=int, default=24)
     arguments = parser.parse_args()
     measure(arguments.workloads.split(","), VARIANTS, arguments.repetitions, block, tell)
 

@@ -108,7 +108,7 @@ def run(state: RankState, steps: int, first: int = 0, live: bool = False) -> Pro
     assert state.batch is not None and state.loss is not None
     begin = time.perf_counter()
     state.watch(live)
-    state.recorder.step_index = max(state.recorder.step_index, first - 1)
+    state.recorder.steps.index = max(state.recorder.steps.index, first - 1)
     batches = state.pace["accumulation"]
     loss: torch.Tensor | None = None
     try:
@@ -227,7 +227,7 @@ def _note(state: RankState, changed: dict[str, Any]) -> None:
     """Have the recording say from when on this holds: it is no argument of DDP's."""
     from ddpviz.probe.describe import describe_configuration
 
-    followed = None if state.ddp is None else state.recorder.state_of(state.ddp)
+    followed = None if state.ddp is None else state.recorder.modules.of(state.ddp)
     if followed is None:
         return
     note = describe_configuration(state.ddp, followed.id, followed.configuration_version)

@@ -275,7 +275,7 @@ def cell(code: str, number: int, live: bool) -> Problem | None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException as error:
         found = _problem(error)
-        state.recorder.abandon_step()  # what it was in the middle of is no part of what comes next
+        state.recorder.steps.abandon()  # what it was in the middle of is no part of what comes next
     state.recorder.flush()
     return found
 

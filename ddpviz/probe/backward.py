@@ -40,12 +40,12 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
     local, rank, kind, no_group = recorder.local, recorder.rank, int(Kind.BACKWARD), NO_GROUP
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
-        states = recorder.states()
+        states = recorder.modules.states()
         if recorder.closed or not states or local.in_backward or _graph_task() != -1:
             return call(*args, **kwargs)  # nested: a reentrant checkpoint's own backward
         if traces():  # AOTAutograd's, in the forward that compiles
             return call(*args, **kwargs)
-        recorder.backward_of = _of(states, recorder.current_step)
+        recorder.backward_of = _of(states, recorder.steps.current)
         for state in states:
             state.in_backward = True
             if state.python_reducer:  # nothing prepares it
@@ -68,12 +68,12 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
             last = max(states, key=lambda state: max(state.prepared_ns, state.forward_ns))
             for state in states:
                 state.in_backward = state.awaits_backward = False
-            if recorder.reduced_ns:
-                recorder.reduced_ns = end_ns
+            if recorder.steps.reduced_ns:
+                recorder.steps.reduced_ns = end_ns
             recorder.write_rows(
                 *local.finalized,
-                (begin_ns, end_ns, 0, recorder.current_step, last.backward_iteration, -1, -1, label,
-                 rank, flags, kind, 0, last.id, no_group, 0),
+                (begin_ns, end_ns, 0, recorder.steps.current, last.backward_iteration, -1, -1,
+                 label, rank, flags, kind, 0, last.id, no_group, 0),
             )  # fmt: skip
             if recorder.detailed:
                 for state, before in zip(states, reduced, strict=True):
@@ -125,7 +125,7 @@ def _write_ready_times(recorder: Recorder, state: ModuleState, end_ns: int, redu
         if not any(times):
             return
     recorder.write_ready(
-        (prepared_ns, end_ns, 0, recorder.current_step, state.backward_iteration, len(times), -1,
+        (prepared_ns, end_ns, 0, recorder.steps.current, state.backward_iteration, len(times), -1,
          0, recorder.rank, 0, PACKED_READY, 0, state.id, NO_GROUP, 0),
         times,
     )  # fmt: skip
@@ -158,13 +158,13 @@ def is_delayed(state: ModuleState) -> bool:
 
 def _bracket_finalize(recorder: Recorder, state: ModuleState) -> None:
     delayed, local = state.delayed, recorder.local
-    iteration, step = state.backward_iteration, recorder.current_step
+    iteration, step = state.backward_iteration, recorder.steps.current
     launch_ns = state.first_launch_ns
 
     def write(begin_ns: int, flags: int) -> None:
         state.synced_backwards += 1
         state.synced_in_step = True
-        recorder.reduced_ns = end_ns = recorder.now()
+        recorder.steps.reduced_ns = end_ns = recorder.now()
         row = (
             begin_ns, end_ns, 0, step, iteration, state.launched_buckets, -1, 0,
             recorder.rank, flags, _FINALIZE, 0, state.id, NO_GROUP, 0,

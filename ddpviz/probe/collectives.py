@@ -58,7 +58,7 @@ class Collectives:
         recorder = self._recorder
         found = self._groups.get(id(inner)) or self._new_group(inner)
         group, sequence = found[0], found[1]()
-        step, iteration, index, module = recorder.current_step, -1, -1, NO_MODULE
+        step, iteration, index, module = recorder.steps.current, -1, -1, NO_MODULE
         if state is not None:
             iteration, module = state.iteration, state.id
             if cause in _OF_BACKWARD:

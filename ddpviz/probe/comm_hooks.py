@@ -27,13 +27,13 @@ def watch(recorder: Recorder, patches: Patches) -> None:
 
 def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def register_comm_hook(self: Any, state: object, hook: Callable[..., Any]) -> Any:
-        followed = recorder.state_of(self)
+        followed = recorder.modules.of(self)
         if followed is None:
             return call(self, state, hook)
 
         result = call(self, state, RecordedHook(recorder, followed, hook))
         followed.python_hook = True
-        recorder.configured(self)
+        recorder.modules.configured(self)
         return result
 
     return register_comm_hook
@@ -42,8 +42,8 @@ def _register_comm_hook(recorder: Recorder, call: Callable[..., Any]) -> Callabl
 def _configured_by(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def configure(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = call(self, *args, **kwargs)
-        if recorder.state_of(self) is not None:
-            recorder.configured(self)
+        if recorder.modules.of(self) is not None:
+            recorder.modules.configured(self)
         return result
 
     return configure

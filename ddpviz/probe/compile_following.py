@@ -65,11 +65,11 @@ class Following:
     def _active_state(self) -> ModuleState | None:
         """As DDPOptimizer finds the module whose forward runs."""
         active = DDP._get_active_ddp_module() if hasattr(DDP, "_get_active_ddp_module") else None
-        return None if active is None else self._recorder.state_of(active)
+        return None if active is None else self._recorder.modules.of(active)
 
     def _active(self) -> int:
         """The DDP module in whose forward or backward this thread is."""
-        states = self._recorder.states()
+        states = self._recorder.modules.states()
         inside = [one for one in states if one.in_forward]
         if inside:
             return max(inside, key=lambda one: one.forward_ns).id

@@ -66,11 +66,11 @@ class FollowingGraphs(Following):
         """The DDP module whose parameters a graph has, and which inputs these are."""
         active = self._active_state()
         best: tuple[ModuleState | None, tuple[Argument, ...]] = (active, ())
-        if active is None and any(one.in_backward for one in self._recorder.states()):
+        if active is None and any(one.in_backward for one in self._recorder.modules.states()):
             active = self._recorder.backward_of
         # Of two around one model the one that is in its forward or backward, else the later: an
         # earlier one may not have been collected yet.
-        states = sorted(self._recorder.states(), key=lambda one: (one is active, one.id))
+        states = sorted(self._recorder.modules.states(), key=lambda one: (one is active, one.id))
         for state in reversed(states):
             known = {id(one()): index for index, one in enumerate(state.parameters)}
             known.pop(id(None), None)
@@ -212,7 +212,7 @@ class FollowingGraphs(Following):
         of = self._local.open[-1]
         # Inputs keep the names they have in the whole graph.
         names = {node.name for node in module.graph.nodes if node.op in ("placeholder", "get_attr")}
-        state = next((one for one in self._recorder.states() if one.id == of.module), None)
+        state = next((one for one in self._recorder.modules.states() if one.id == of.module), None)
         arguments = tuple(one for one in of.arguments if one.name in names)
         where, backend = (of.function, of.file, of.line), backend_name(compiler.compiler)
         return self._note(module, state, arguments, "subgraph", of, where, backend)
@@ -244,7 +244,7 @@ class FollowingGraphs(Following):
         if not self._local.open or not reduces:
             return
         of = self._local.open[-1]
-        state = next((one for one in self._recorder.states() if one.id == of.module), None)
+        state = next((one for one in self._recorder.modules.states() if one.id == of.module), None)
         where = of.function, of.file, of.line
         self._note(_Readable(graph), state, (), role, of, where, of.backend)
 

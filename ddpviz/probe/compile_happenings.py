@@ -35,7 +35,7 @@ class FollowingHappenings(FollowingGraphs):
         if stack:
             file, line = stack[-1].filename, int(stack[-1].lineno or 0)
         kind = str(getattr(exc, "gb_type", None) or type(exc).__name__)
-        module, states = self._active(), self._recorder.states()
+        module, states = self._active(), self._recorder.modules.states()
         if module == NO_MODULE and len(states) == 1 and file == ddp_file.__file__:
             module = states[0].id  # Dynamo comes to DDP's forward before it runs
         state = next((one for one in states if one.id == module), None)

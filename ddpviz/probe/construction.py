@@ -61,7 +61,7 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
             recorder.adopt(self)
             return
         group = bound.arguments.get("process_group")
-        state = recorder.new_state(dist.group.WORLD if group is None else group)
+        state = recorder.modules.new(dist.group.WORLD if group is None else group)
         bound.arguments["process_group"] = state.tap
         local = recorder.local
         outer, local.state = local.state, state
@@ -69,16 +69,16 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
         try:
             call(*bound.args, **bound.kwargs)
         except BaseException:
-            recorder.release(state)
+            recorder.modules.release(state)
             raise
         finally:
             local.state = outer
         end_ns = time.time_ns()
         if not hasattr(self, "reducer"):  # all-reduce of all parameters delayed: DDP builds none
             self.process_group = state.inner
-            recorder.release(state)
+            recorder.modules.release(state)
             return
-        recorder.built(self, state, "construction")
+        recorder.modules.built(self, state, "construction")
         recorder.fingerprints.initial(state)
         common = {"step": -1, "module": state.id}
         recorder.write(Kind.CONSTRUCTION, begin_ns, end_ns, **common)
@@ -94,7 +94,7 @@ def _construct(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
 def _getstate(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def __getstate__(self: Any) -> Any:
         # DDP pickles only with the default group, which the tap stands in for.
-        state = recorder.state_of(self)
+        state = recorder.modules.of(self)
         if state is None or self.process_group is not state.tap:
             return call(self)
         self.process_group = state.inner
@@ -123,7 +123,7 @@ def _construction_step(
                 if kind == Kind.CONSTRUCTION_COLLECT:
                     index = len(result[0])
                     state.parameters = [weakref.ref(parameter) for parameter in result[0]]
-                    recorder.described(args[0], state)  # it may fail in what comes next
+                    recorder.modules.described(args[0], state)  # it may fail in what comes next
                 elif kind == Kind.CONSTRUCTION_REDUCER:
                     index = len(state.initial_limits_bytes or ())
                 recorder.write(kind, begin_ns, end_ns, step=-1, index=index, module=state.id)

@@ -35,7 +35,7 @@ class Fingerprinter:
 
     def follow(self, schedule: Schedule) -> None:
         """Another schedule, from the next step on."""
-        self._schedule, self._since = schedule, self._recorder.step_index + 1
+        self._schedule, self._since = schedule, self._recorder.steps.index + 1
 
     def ask(self) -> None:
         """The next step is sampled, whatever the schedule."""
@@ -79,7 +79,7 @@ class Fingerprinter:
     def optimizer_steps(self, optimizer: Any) -> None:
         """An optimizer begins to step: gradients that have changed since they were reduced, and
         those that never were. Not those of a module whose gradients were all set to None."""
-        for state in self._recorder.states():
+        for state in self._recorder.modules.states():
             versions = _versions(state) if steps(optimizer, state) else state.graded
             if versions != state.graded and any(versions):
                 state.graded = versions
@@ -88,7 +88,7 @@ class Fingerprinter:
     def step_ended(self) -> None:
         """Parameters and buffers of all modules, as the step leaves them."""
         self.due = False
-        for state in self._recorder.states():
+        for state in self._recorder.modules.states():
             state.graded = ()
             if state.iteration >= 0:
                 self._take(state, "parameters", _parameters, state.backward_iteration)
@@ -106,7 +106,7 @@ class Fingerprinter:
             return
         if reduced is None:
             return
-        step, now_ns = self._recorder.step_index, time.time_ns()
+        step, now_ns = self._recorder.steps.index, time.time_ns()
         for what, buckets in (("local", local), ("reduced", reduced)):
             values = tuple(value for bucket in buckets for value in bucket)
             self._recorder.note(
@@ -137,7 +137,7 @@ class Fingerprinter:
         if ddp is None or _capturing():
             return
         begin_ns = time.time_ns()
-        step = recorder.step_index if step is None else step
+        step = recorder.steps.index if step is None else step
         try:
             hashed, normed, nonfinite = hashing.fingerprints(collect(ddp, state))
         except Exception as error:  # a tensor of a sort that cannot be viewed; training goes on

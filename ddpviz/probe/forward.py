@@ -47,11 +47,12 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
     rank, no_group = recorder.rank, NO_GROUP
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = recorder.state_of(self)
+        state = recorder.modules.of(self)
         if state is None:
             return call(self, *args, **kwargs)
         begin_ns = recorder.now()
-        recorder.forward_begins(state, begin_ns)
+        recorder.optimizers.forget()
+        recorder.steps.forward_begins(state, begin_ns)
         flags = 0 if self.require_backward_grad_sync else _NO_SYNC
         if self.require_forward_param_sync:
             flags |= _SYNC_DUE
@@ -59,11 +60,11 @@ def _forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
             flags |= _NO_GRAD
         else:
             state.backward_iteration = state.iteration
-            state.forward_ns, state.forward_step = begin_ns, recorder.current_step
+            state.forward_ns, state.forward_step = begin_ns, recorder.steps.current
             state.awaits_backward = True
             state.unreduced.forwards += 1
             state.unreduced.no_sync = bool(flags & _NO_SYNC)
-        iteration, step, module = state.iteration, recorder.current_step, state.id
+        iteration, step, module = state.iteration, recorder.steps.current, state.id
         state.enter_forward()
         failed, label = _FAILED, 0
         try:
@@ -114,7 +115,7 @@ def _run_ddp_forward(recorder: Recorder, call: Callable[..., Any]) -> Callable[.
     def _run_ddp_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin_ns = recorder.now()
         result = call(self, *args, **kwargs)
-        state = recorder.state_of(self)
+        state = recorder.modules.of(self)
         if state is not None:
             state.module_span = (begin_ns, recorder.now())
         return result
@@ -126,7 +127,7 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
     call = in_cause(recorder, Cause.BUFFERS, call)
 
     def _sync_buffers(self: Any) -> Any:
-        state = recorder.state_of(self)
+        state = recorder.modules.of(self)
         if state is None:
             return call(self)
         before, fingerprints = self.named_module_buffers, recorder.fingerprints
@@ -174,12 +175,12 @@ def _rebuild(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
     def _rebuild_buckets(self: Any) -> Any:
         begin_ns = time.time_ns()
         rebuilt = call(self)
-        state = recorder.state_of_reducer(self)
+        state = recorder.modules.of_reducer(self)
         if rebuilt and state is not None:
             end_ns = time.time_ns()
             ddp = state.ddp()
             if ddp is not None:
-                recorder.plan(ddp, state, "rebuild")
+                recorder.modules.plan(ddp, state, "rebuild")
             recorder.write(
                 Kind.REBUILD,
                 begin_ns,
@@ -195,7 +196,7 @@ def _rebuild(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]
 
 def _prepare(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     def prepare_for_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        state = recorder.state_of_reducer(self)
+        state = recorder.modules.of_reducer(self)
         if state is None:
             return call(self, *args, **kwargs)
         # The Reducer takes its own zero as the first thing it does.

@@ -56,7 +56,7 @@ def _common_rank(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., 
     def _find_common_rank(self: Any, *args: Any, **kwargs: Any) -> Any:
         begin_ns, wanted_for = time.time_ns(), recorder.local.cause
         rank = call(self, *args, **kwargs)
-        state = recorder.state_of(self)
+        state = recorder.modules.of(self)
         if state is not None:
             recorder.write(
                 Kind.COMMON_RANK,
@@ -115,7 +115,7 @@ class Optimizers:
         mine = self._open[threading.get_ident()]
         begin_ns = _cut(mine, id(optimizer))
         if begin_ns and not mine:
-            self._recorder.optimizer_stepped(begin_ns, type(optimizer).__name__)
+            self._recorder.steps.optimizer_stepped(begin_ns, type(optimizer).__name__)
 
 
 def _cut(opened: list[tuple[int, int]], optimizer: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from ddpviz.probe.ring import Ring
 
 Sink = Callable[[Batch], None]
 
+_WATCH_SECONDS = 1.0
+
 
 class Outlet:
     """Records and notes on their way from any thread to the sinks.
 
-    ``interval_s``: seconds between two flushes. A flush wakes a thread beside the training, so
-    it is rare where nobody looks; the ring keeps what was written in between. ``watch``: called
-    before each on that thread, which runs also while training hangs.
+    ``interval_s``: seconds between two flushes. A flush takes milliseconds of a core beside the
+    training, so it is rare where nobody looks; the ring keeps what was written in between.
+    ``watch``: called each second on that thread, which runs also while training hangs.
     """
 
     def __init__(
@@ -132,11 +135,15 @@ class Outlet:
             print(f"ddpviz: {message}", file=sys.stderr)
 
     def _run(self) -> None:
+        flushed = time.monotonic()
         while not self._stopping:
-            self._wake.wait(self.interval_s)
+            due = flushed + self.interval_s - time.monotonic()
+            woken = self._wake.wait(max(0.0, min(due, _WATCH_SECONDS)))
             self._wake.clear()
             try:
                 self._watch()
-                self.flush()
+                if woken or time.monotonic() - flushed >= self.interval_s:
+                    flushed = time.monotonic()
+                    self.flush()
             except Exception as error:  # recording must not stop for good
                 self.say(f"a batch was not written: {type(error).__name__}: {error}")

@@ -42,21 +42,26 @@ def unpack(slots: np.ndarray) -> np.ndarray:
 
     What is cut off at the end is left out.
     """
-    headers = np.flatnonzero(slots["kind"] == PACKED_READY)
-    if not len(headers):
-        return slots
-    pieces, at = [], 0
-    for header in headers.tolist():
+    headers, at = [], 0
+    single = np.ones(len(slots), bool)  # slots that are a record each
+    for header in np.flatnonzero(slots["kind"] == PACKED_READY).tolist():
         if header < at:  # a number that looks like a header
             continue
-        pieces.append(slots[at:header])
-        packer, size = layout(int(slots["index"][header]))
-        at = header + 1 + size
+        at = header + 1 + layout(int(slots["index"][header]))[1]
+        single[header:at] = False
         if at <= len(slots):
-            numbers = slots[header + 1 : at].tobytes()[: packer.size]
-            pieces.append(_records(slots[header], np.frombuffer(numbers, "<i8")))
-    pieces.append(slots[at:])
-    return np.concatenate(pieces)
+            headers.append(header)
+    if single.all():
+        return slots
+    # Not one backward after the other: a second of a fast job has a hundred of them.
+    found, counts = np.array(headers, np.intp), slots["index"][headers]
+    pieces, places = [slots[single]], [np.flatnonzero(single)]
+    for count in np.unique(counts).tolist():
+        rows, lines = _records(slots, found[counts == count], count)
+        pieces.append(rows)
+        places.append(lines)
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return np.concatenate(pieces)[order]
 
 
 def whole(slots: np.ndarray, laps: np.ndarray) -> int:
@@ -78,15 +83,21 @@ def whole(slots: np.ndarray, laps: np.ndarray) -> int:
     return min(at, len(slots)) + (int(gaps[0]) if len(gaps) else len(written[at:]))
 
 
-def _records(header: np.void, times: np.ndarray) -> np.ndarray:
-    fresh = np.flatnonzero(times)
-    rows = np.zeros(len(fresh), RECORD)
-    rows["begin_ns"] = rows["end_ns"] = times[fresh] + header["begin_ns"]
+def _records(slots: np.ndarray, headers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Records of headers that announce as many times each; and of each record its header's slot."""
+    size = layout(count)[1]
+    lines = slots[headers[:, None] + 1 + np.arange(size)]
+    numbers = lines.view(np.uint8).reshape(len(headers), size * _SLOT_BYTES)[:, : 8 * count]
+    times = np.ascontiguousarray(numbers).view("<i8")
+    backward, fresh = np.nonzero(times)
+    places = headers[backward]
+    rows = np.zeros(len(places), RECORD)
+    rows["begin_ns"] = rows["end_ns"] = times[backward, fresh] + slots["begin_ns"][places]
     rows["index"] = fresh
     rows["sequence"] = -1
     rows["kind"] = Kind.GRAD_READY
     rows["group"] = NO_GROUP
     rows["clock"] = Clock.REDUCER
     for name in ("step", "iteration", "rank", "module"):
-        rows[name] = header[name]
-    return rows
+        rows[name] = slots[name][places]
+    return rows, places

@@ -23,7 +23,7 @@ def reduces(recorder: Recorder, frame: Any) -> tuple[bool, ModuleState | None]:
         if frame is None:
             break
         if frame.f_code.co_name == _HOOK:
-            return True, recorder.state_of(frame.f_locals.get("self"))
+            return True, recorder.modules.of(frame.f_locals.get("self"))
         frame = frame.f_back
     of = recorder.backward_of
     return of is None or of.python_reducer, of
@@ -31,7 +31,7 @@ def reduces(recorder: Recorder, frame: Any) -> tuple[bool, ModuleState | None]:
 
 def heir(recorder: Recorder | None, tap: Tap) -> Any:
     """Who gets a group's name from a tap that has it: another module's of that group, else it."""
-    states = [] if recorder is None else recorder.states()
+    states = [] if recorder is None else recorder.modules.states()
     others = [state.tap for state in states if state.python_reducer and state.tap is not tap]
     for other in others:
         if other is not None and other.inner is tap.inner and other.recorder is recorder:

@@ -50,7 +50,7 @@ def _hook(recorder: Callable[[], Any], state: ModuleState, index: int) -> Callab
             return
         now = here.now()
         here.write_rows(
-            (now, now, 0, here.current_step, state.backward_iteration, index, -1, 0, here.rank, 0,
+            (now, now, 0, here.steps.current, state.backward_iteration, index, -1, 0, here.rank, 0,
              _READY, 0, state.id, NO_GROUP, 0)
         )  # fmt: skip
 

@@ -66,7 +66,7 @@ class StallWatch:
         recorder.note(
             Stall(
                 recorder.rank,
-                recorder.current_step,
+                recorder.steps.current,
                 now_ns,
                 since_ns,
                 group,

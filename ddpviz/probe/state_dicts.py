@@ -24,9 +24,9 @@ def _state_dict(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., A
         found = call(self, *args, **kwargs)
         # Of a module's own modules it is asked with the dictionary to fill.
         if not recorder.closed and not args and kwargs.get("destination") is None:
-            for state in recorder.states():
+            for state in recorder.modules.states():
                 ddp = state.ddp()
-                step = recorder.step_index
+                step = recorder.steps.index
                 if ddp is None or not (self is ddp or self is ddp.module) or state.read == step:
                     continue
                 state.read = step  # once a step, and not at once: an average of weights asks often

@@ -24,7 +24,7 @@ _FIRST, _EVERY = 3, 64
 def look(recorder: Recorder, state: ModuleState, synced: bool) -> None:
     """As a module is attached, and after a backward; once per step. ``synced``: it reduced the
     module's gradients."""
-    step = recorder.step_index
+    step = recorder.steps.index
     due = step < _FIRST or step % _EVERY == 0 or recorder.fingerprints.due
     # One that should have reduced and did not is looked at in any step: this may tell why.
     strange = not synced and state.unreduced.forwards > 0 and not state.unreduced.no_sync
@@ -65,7 +65,7 @@ def _parted(
     ]
     now = Parted(
         state.id,
-        recorder.step_index,
+        recorder.steps.index,
         time.time_ns(),
         tuple(replaced),
         tuple(added),
@@ -113,7 +113,9 @@ def _strides(recorder: Recorder, state: ModuleState, ddp: Any) -> None:
             nbytes += grad.nbytes
     if tuple(names) != state.strided:
         state.strided = tuple(names)
-        recorder.note(Strides(state.id, recorder.step_index, time.time_ns(), state.strided, nbytes))
+        recorder.note(
+            Strides(state.id, recorder.steps.index, time.time_ns(), state.strided, nbytes)
+        )
 
 
 def remember(state: ModuleState) -> None:

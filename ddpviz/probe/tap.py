@@ -289,7 +289,7 @@ def _cause(
         if frame.f_code.co_filename.endswith("torch/nn/modules/_functions.py"):
             return Cause.SYNC_BATCH_NORM, 0, state
         frame, depth = frame.f_back, depth + 1
-    hooked = state if state is not None else recorder.in_backward_with_hook()
+    hooked = state if state is not None else recorder.modules.in_backward_with_hook()
     if hooked is not None and hooked.in_backward and hooked.python_hook:
         # A hook's continuation, or what an early hook sends before it asks its bucket anything.
         return Cause.BUCKET, _FROM_HOOK | Flag.INFERRED, hooked

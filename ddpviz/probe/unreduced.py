@@ -50,7 +50,7 @@ def left(state: ModuleState, before: _Marks, begin_ns: int) -> bool:
 
 def optimizer_steps(recorder: Recorder, optimizer: Any, begin_ns: int) -> None:
     """It begins to step. One that steps other parameters leaves these for later."""
-    for state in recorder.states():
+    for state in recorder.modules.states():
         here = state.unreduced
         if not here.backwards:
             if here.forwards and steps(optimizer, state):
@@ -60,7 +60,7 @@ def optimizer_steps(recorder: Recorder, optimizer: Any, begin_ns: int) -> None:
             continue
         if any(version >= 0 for _, version in marks(state)):  # else set to None since then
             recorder.write_rows(
-                (here.begin_ns, begin_ns, 0, recorder.current_step, state.backward_iteration,
+                (here.begin_ns, begin_ns, 0, recorder.steps.current, state.backward_iteration,
                  here.backwards, here.forwards, recorder.label(type(optimizer).__name__),
                  recorder.rank, _NO_SYNC if here.no_sync else 0, _KIND, 0, state.id, NO_GROUP, 0)
             )  # fmt: skip

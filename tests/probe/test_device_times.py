@@ -76,8 +76,8 @@ def train(
         DeviceTimes(events, recorder.write_rows, recorder.note, rank, "a device that lags")
     )
     if level == "detail":  # as where the module itself is on a device
-        for state in recorder.states():
-            recorder._ready_on_device.watch(state)
+        for state in recorder.modules.states():
+            recorder.modules._ready_on_device.watch(state)
     modules[0].state_dict()  # a note, which has nothing of the device
     scenarios.train("plain", rank, modules, STEPS, first=2)
     unresolved = recorder.collectives.pending

@@ -194,7 +194,7 @@ def in_the_way(rank: int, world_size: int) -> dict[str, Any]:
     recorder.walk_next_step()
     modules[0](torch.randn(4, 3, 8, 8)).square().mean().backward()
     sys.setprofile(profiler)
-    recorder.end_step(1)
+    recorder.steps.end(1)
     found["taken over"] = [note.why for note in notes_now(recorder, batches, Unavailable)]
     found["left alone"] = sys.getprofile() is profiler
     sys.setprofile(None)
