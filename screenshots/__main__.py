@@ -73,7 +73,7 @@ def explorer(browser: Any, folder: Path, theme: str, out: Path) -> Iterator[Path
         page.see(f"{_PANEL} .bk-Figure")
         page.command("application:set-mode", mode="single-document")
         page.page.evaluate("window.jupyterapp.shell.collapseLeft()")
-        page.see(f"{_PANEL} .ddpviz-figure-title", "rank 1 waited")
+        _stay_at_a_step_in_which(page, "rank 1 waited")
         page.page.wait_for_timeout(1500)  # the figure has the panel's new width
         path = out / f"explorer-{theme}.png"
         page.page.screenshot(path=str(path))
@@ -81,6 +81,18 @@ def explorer(browser: Any, folder: Path, theme: str, out: Path) -> Iterator[Path
         page.see(f"{_PANEL} .ddpviz-pill", "idle")
         page.page.close()
     yield path
+
+
+def _stay_at_a_step_in_which(page: Page, what: str) -> None:
+    """Pause at a step whose headline says that: not every one is typical of a delayed rank."""
+    title = f"{_PANEL} .ddpviz-figure-title"
+    while True:
+        page.see(title, what)
+        page.see(f"{_PANEL} .ddpviz-follow").click()
+        page.page.wait_for_timeout(500)  # what was on its way is drawn
+        if what in page.page.locator(title).first.inner_text():
+            return
+        page.see(f"{_PANEL} .ddpviz-follow").click()
 
 
 @contextmanager

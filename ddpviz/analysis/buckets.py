@@ -81,7 +81,8 @@ def buckets(source: Source, step: int | None = None) -> pd.DataFrame:
     ``last_parameter``: whose gradient came last, "" where unknown. ``last_rank``: who launched
     last; for a bucket that never completed, who never launched it. ``sequence``, ``plan_version``:
     -1 where unknown. ``derived``: the columns, comma-separated, that are not differences of two
-    measured marks or are bounds only. A bucket that was filled in part but never launched (its
+    measured marks or are bounds only; "bucket" and "parameters" where they were inferred, as of a
+    trace, which names neither. A bucket that was filled in part but never launched (its
     backward did not finish) has no ``launched_ns``. Modules after the 254th share an id, so their
     buckets are not told apart and left out.
     ``attrs["clipped"]``: rows whose last launch was recorded after their own completion.
@@ -147,6 +148,7 @@ def bucket_rows(
     done_ns = pick(launch.done_ns, at, 0)
     turn_ns = _turns_ns(keys, full_ns, launched_ns)
     clipped = pick(who.clipped, at, False)
+    inferred = pick((first_call["flags"] & Flag.INFERRED) != 0, at, False)
     unsplit = np.where((launch.flags & Flag.ENQUEUED) != 0, Unsplit.ENQUEUED, who.unsplit)
     unsplit = pick(unsplit, at, Unsplit.SPLIT)
     split = unsplit == Unsplit.SPLIT
@@ -200,6 +202,8 @@ def bucket_rows(
                 launch_delay_ms=turned,
                 wait_for_rank_ms=clipped,
                 transfer_ms=split & (clipped | bounded),
+                bucket=inferred,
+                parameters=inferred & (parameters > 0),
             ),
             "unsplit": UNSPLIT[unsplit],
         },

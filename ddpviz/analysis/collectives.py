@@ -28,6 +28,14 @@ _SCHEMA = {
     "derived": "str",
 }
 _ROW = row_type(_SCHEMA)
+#: By what is known of the end, and by what was inferred.
+_DERIVED = np.array(
+    [
+        [",".join(filter(None, (times, of))) for of in ("", "cause", "cause,bucket")]
+        for times in ("", "done_ns", "done_ns,duration_ms")
+    ],
+    object,
+)
 
 
 def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
@@ -40,7 +48,8 @@ def collectives(source: Source, step: int | None = None) -> pd.DataFrame:
     none. ``derived``: "done_ns" where that is a lower bound, because the work was only enqueued
     then (CUDA); how long it took cannot be seen from host clocks, so ``duration_ms`` is NaN.
     "done_ns,duration_ms" where they are upper bounds: the completion was recorded late, after the
-    training thread had gone on with the result (see :mod:`ddpviz.analysis.ends`).
+    training thread had gone on with the result (see :mod:`ddpviz.analysis.ends`). "cause", and
+    "bucket" where it has one, where they were inferred: no trace says them.
     Raises ValueError for a step that was not recorded.
     """
     check_step(source, step)
@@ -53,6 +62,9 @@ def collective_rows(source: Source, found: np.ndarray) -> np.ndarray:
     op, _, dtype = np.array([text.partition(" ") for text in texts], object).reshape(-1, 3).T
     enqueued = (found["flags"] & Flag.ENQUEUED) != 0
     late = (found["flags"] & Flag.DERIVED) != 0
+    times = np.select([enqueued & (found["end_ns"] > 0), late], [1, 2], 0)
+    inferred = ((found["flags"] & Flag.INFERRED) != 0).astype(np.intp)
+    inferred *= np.where(found["index"] >= 0, 2, 1)
     duration_ms = since_ms(found["begin_ns"], found["end_ns"])
     return rows(
         _ROW,
@@ -66,8 +78,6 @@ def collective_rows(source: Source, found: np.ndarray) -> np.ndarray:
             "done_ns": found["end_ns"],
             "duration_ms": np.where(enqueued, np.nan, duration_ms),
             "bucket": found["index"],
-            "derived": np.select(
-                [enqueued & (found["end_ns"] > 0), late], ["done_ns", "done_ns,duration_ms"], ""
-            ),
+            "derived": _DERIVED[times, inferred],
         },
     )

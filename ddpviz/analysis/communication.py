@@ -1,7 +1,7 @@
 """The collectives of a backward: how long they were in flight while it still computed.
 
-On CUDA none of this can be seen from host clocks: the host enqueues a collective and goes on, so
-neither its end nor the length of finalize says when it ran. Whoever shows these numbers asks
+Where a collective has host times on CUDA none of this can be seen: the host enqueues it and goes
+on, so neither its end nor the length of finalize says when it ran. Whoever shows these numbers asks
 :func:`enqueued` first.
 """
 

@@ -76,7 +76,8 @@ def first_cap_mb(compile: Compile, ddp: Mapping[str, Any]) -> float | None:
     It fails with an AssertionError where its first limit, which nobody passes on to it, is above
     the cap.
     """
-    cap = ddp.get("bucket_cap_mb")
+    # Of a list of caps DDPOptimizer takes the largest, as DDP keeps it.
+    cap = max(ddp.get("bucket_cap_mb_list") or (), default=ddp.get("bucket_cap_mb"))
     if compile.compile_mode != OPTIMIZER or cap is None or cap >= FIRST_CAP_MB:
         return None
     return float(cap)

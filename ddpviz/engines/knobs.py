@@ -272,7 +272,8 @@ def _of_workload(settings: Settings, facts: Facts) -> list[Knob]:
         elif isinstance(default, str):
             continue  # there is no control for free text
         least = 1 if kind == "int" and (name == "batch_size" or default >= 1) else None
-        found.append(Knob(name, kind, value, _OPTIONS.get(name, ""), _RELOAD, min=least))
+        told = _OPTIONS.get(name, f"Argument {name} of the workload's function.")
+        found.append(Knob(name, kind, value, told, _RELOAD, min=least))
     return found
 
 

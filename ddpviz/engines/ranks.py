@@ -109,6 +109,21 @@ def this_host() -> str:
     return f"{socket.gethostname()}/{boot}"
 
 
+def _gpus(engines: dict[int, EngineInfo]) -> tuple[dict[int, str], bool]:
+    """The GPU of each engine, and whether no two share one: the first that no engine of its host
+    has, where it sees one, as cluster engines may each see another. In turns beyond that."""
+    taken: dict[str, list[str]] = {}
+    found, own = {}, True
+    for engine, info in sorted(engines.items()):
+        here = taken.setdefault(info.host, [])
+        free = [gpu for gpu in info.gpus if gpu not in here]
+        own = own and bool(free)
+        if info.gpus:
+            found[engine] = free[0] if free else info.gpus[len(here) % len(info.gpus)]
+            here.append(found[engine])
+    return found, own
+
+
 def place(engines: dict[int, EngineInfo], backend: str | None) -> tuple[list[Placement], str]:
     """Ranks in the order of engine ids, and one sentence that says what was chosen and why.
 
@@ -118,11 +133,16 @@ def place(engines: dict[int, EngineInfo], backend: str | None) -> tuple[list[Pla
     """
     per_host = Counter(info.host for info in engines.values())
     have_gpus = all(info.gpus for info in engines.values())
-    own_gpu = all(len(info.gpus) >= per_host[info.host] for info in engines.values())
+    gpus, own_gpu = _gpus(engines)
     nccl = all(info.nccl for info in engines.values())
     if backend not in (None, "nccl", "gloo"):
         raise SessionError(f"found backend={backend!r}, expected 'nccl', 'gloo' or None")
-    if backend == "nccl" and not (have_gpus and own_gpu and nccl):
+    if backend == "nccl" and not nccl:
+        raise SessionError(
+            "found a torch that was built without NCCL on the engines, expected one with it: leave "
+            "backend out to get gloo"
+        )
+    if backend == "nccl" and not (have_gpus and own_gpu):
         counts = sorted({len(info.gpus) for info in engines.values()})
         raise SessionError(
             f"NCCL needs a GPU for each rank, found {counts} GPUs for {dict(per_host)} ranks by "
@@ -132,17 +152,15 @@ def place(engines: dict[int, EngineInfo], backend: str | None) -> tuple[list[Pla
     if chosen == "nccl":
         said = "NCCL, one rank for each GPU"
     elif have_gpus and own_gpu:
-        said = "gloo on CUDA tensors, one rank for each GPU"
+        why = "" if backend or nccl else ", as this torch has no NCCL"
+        said = f"gloo on CUDA tensors, one rank for each GPU{why}"
     elif have_gpus:
         said = "gloo on CUDA tensors, as there are more ranks than GPUs: times are not NCCL's"
     else:
         said = "gloo on the CPU"
-    seen: Counter[str] = Counter()
     placements = []
     single_host = len(per_host) == 1
     for rank, (engine, info) in enumerate(sorted(engines.items())):
-        local_rank = seen[info.host]
-        seen[info.host] += 1
         placements.append(
             Placement(
                 rank=rank,
@@ -150,7 +168,7 @@ def place(engines: dict[int, EngineInfo], backend: str | None) -> tuple[list[Pla
                 engine=engine,
                 backend=chosen,
                 device="cuda:0" if have_gpus else "cpu",
-                visible_gpu=info.gpus[local_rank % len(info.gpus)] if have_gpus else None,
+                visible_gpu=gpus[engine] if have_gpus else None,
                 threads=max(1, info.cores // per_host[info.host]),
                 local=single_host,
             )

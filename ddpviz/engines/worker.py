@@ -121,9 +121,11 @@ def identify() -> EngineInfo:
 def _gpus() -> tuple[str, ...]:
     import torch
 
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if torch.backends.cuda.is_built() and any(name.startswith("MIG-") for name in named):
+        return tuple(named)  # a process can use one of them, so counting would start CUDA on that
     # device_count asks NVML and starts no CUDA, so CUDA_VISIBLE_DEVICES can still be set.
     count = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
-    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return tuple(named[:count] if named else map(str, range(count)))
 
 

@@ -191,7 +191,7 @@ class Flag(enum.IntFlag):
     """How far a number can be trusted, and in which mode it was taken."""
 
     DERIVED = 1  # computed from measured times, not measured itself
-    INFERRED = 2  # concluded from an imported trace
+    INFERRED = 2  # concluded: as of a trace, which names no cause and no bucket
     PREDICTED = 4
     NO_SYNC = 8  # require_backward_grad_sync was False in this forward
     NO_GRAD = 16  # gradients were disabled in this forward

@@ -61,11 +61,14 @@ class DDPMagics(Magics):
         found = [one for one in registry.subjects() if not one.is_recording]
         print("\n\n".join(map(_status, found)) or "no session: make one with ddpviz.Session()")
 
+    @magic_arguments()
+    @argument("--session", default="", help="id of the session; needed where there are several")
     @line_magic
     def ddp_stop(self, line: str) -> None:
         """End what runs: cells on the ranks, and training after the step that runs."""
+        session = _session(parse_argstring(self.ddp_stop, line).session)
         try:
-            _session(line.strip()).stop()
+            session.stop()
         except Exception as error:
             raise UsageError(sentence(error)) from None
         print("stopped")

@@ -44,7 +44,7 @@ HEADINGS = {
     "replicas": "Replicas",
 }
 #: Rows of all pictures of a view: some 1 MB of page.
-_MOST_ROWS = 4_000
+MOST_ROWS = 4_000
 _WIDTH_PX = 1300
 _log = logging.getLogger("ddpviz")
 #: Parts of a replay.
@@ -145,10 +145,12 @@ def parts(
     theme: str,
     headings: Mapping[str, str] = HEADINGS,
     width_px: int = _WIDTH_PX,
+    most_rows: int = MOST_ROWS,
 ) -> list[Part]:
     """The figures of some views with their headings, hung to the timeline's selector.
 
-    ``width_px``: that their texts are to fit.
+    ``width_px``: that their texts are to fit; ``most_rows``: of all pictures of a view, that of
+    the first step not among them.
     """
     moments = Moments(recording, selected.steps, width_px)
     select = selected.layout.select_one({"name": "step"})
@@ -157,7 +159,7 @@ def parts(
     slider: Slider | None = None
     for name, heading in headings.items():
         drawn = VIEWS[name].draw()
-        pictures = _pictures(name, moments, selected.steps, shown)
+        pictures = _pictures(name, moments, selected.steps, shown, most_rows)
         show(drawn, pictures[shown])
         drawn.plot.visible = not pictures[shown].empty
         colour_plot(drawn.plot, drawn.themed, theme)
@@ -199,9 +201,10 @@ class Moments:
         return dataclasses.replace(self._newest, source=window, step=step)
 
 
-def _pictures(name: str, moments: Moments, steps: list[int], shown: int) -> dict[int, Picture]:
+def _pictures(
+    name: str, moments: Moments, steps: list[int], shown: int, most_rows: int
+) -> dict[int, Picture]:
     """By step; of the one that is shown first, and as many others as the page has room for."""
-
     view = VIEWS[name]
     known: dict[Any, Picture] = {}
 
@@ -216,7 +219,7 @@ def _pictures(name: str, moments: Moments, steps: list[int], shown: int) -> dict
     if not view.of_step:
         return {shown: first}
     rows = sum(len(next(iter(columns.values()))) for columns in first.sources.values())
-    room = max(_MOST_ROWS // max(rows, 1) - 1, 1)
+    room = max(most_rows // max(rows, 1) - 1, 0 if most_rows < MOST_ROWS else 1)
     others = [step for step in steps if step != shown]
     if len(others) > room:
         at = np.linspace(0, len(others) - 1, room).round().astype(int)

@@ -33,8 +33,9 @@ class Collectives:
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
-        # By the group's id(): its own id, its next sequence number, and the group, kept alive.
-        self._groups: dict[int, tuple[int, Callable[[], int], Any]] = {}
+        # By the group's id(): its own id, its next sequence number, the group, kept alive, and
+        # whether it is gloo's, which completes on the host whatever its tensors are on.
+        self._groups: dict[int, tuple[int, Callable[[], int], Any, bool]] = {}
         self._operations: dict[tuple[str, torch.dtype | None], int] = {}
         self._open: dict[tuple[int, int], tuple[str, int, int, int, int, int]] = {}
         self._lock = threading.Lock()
@@ -72,7 +73,7 @@ class Collectives:
         label = self._operations.get((name, dtype)) or self._operation(name, dtype)
         key = (group, sequence)
         running, write, rank = self._open, recorder.write_rows, recorder.rank
-        now, launch_ns = recorder.now, int(begin_ns)
+        now, launch_ns = time.time_ns if found[3] else recorder.now, int(begin_ns)
         running[key] = (name, sequence, cause, index, step, launch_ns)
         write(
             (launch_ns, launch_ns, nbytes, step, iteration, index, sequence, label, rank, flags,
@@ -120,7 +121,7 @@ class Collectives:
             return local.hook_bucket
         return backward.bucket_launched(self._recorder, state, begin_ns, nbytes)
 
-    def _new_group(self, inner: Any) -> tuple[int, Callable[[], int], Any]:
+    def _new_group(self, inner: Any) -> tuple[int, Callable[[], int], Any, bool]:
         try:
             first = int(inner._get_sequence_number_for_group())
         except Exception:  # a backend that does not count: count from here
@@ -129,8 +130,10 @@ class Collectives:
             if id(inner) in self._groups:
                 return self._groups[id(inner)]
             group = min(len(self._groups), NO_GROUP - 1)  # one byte; the last id is shared
-            found = self._groups[id(inner)] = (group, itertools.count(first).__next__, inner)
-        self._recorder.note(_describe_group(group, inner))
+            described = _describe_group(group, inner)
+            count = itertools.count(first).__next__
+            found = self._groups[id(inner)] = (group, count, inner, described.backend == "gloo")
+        self._recorder.note(described)
         return found
 
     @property
@@ -151,7 +154,7 @@ class Collectives:
     def on_device(self, group: int, sequence: int) -> str:
         """What NCCL says of a collective that is open, "" where it says nothing."""
         name = self._open.get((group, sequence), ("",))[0]
-        for known, _, inner in list(self._groups.values()):
+        for known, _, inner, _ in list(self._groups.values()):
             if known == group and name:
                 group_name = str(getattr(inner, "group_name", ""))
                 return nccl_flight.state_of(group_name, sequence, name)

@@ -1,5 +1,8 @@
 """NCCL's flight recorder: whether a collective has started on the GPU. Not yet run on one.
 
+That a kernel has started NCCL's process group sees only where ``TORCH_NCCL_ENABLE_TIMING`` has it
+record an event there; without it all that is not completed is "scheduled".
+
 Of torch's private parts only ``_dump_nccl_trace_json`` (torch >= 2.6, built with NCCL); it keeps
 entries where ``TORCH_NCCL_TRACE_BUFFER_SIZE`` (``TORCH_FR_BUFFER_SIZE``) is not 0.
 """
@@ -7,6 +10,7 @@ entries where ``TORCH_NCCL_TRACE_BUFFER_SIZE`` (``TORCH_FR_BUFFER_SIZE``) is not
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import torch
@@ -17,6 +21,7 @@ _SAID = {
     "started": "its kernel runs",
     "completed": "its kernel has ended",
 }
+_NOT_TIMED = "it has not ended on the GPU (TORCH_NCCL_ENABLE_TIMING=1 would tell whether it began)"
 
 
 def state_of(group_name: str, sequence: int, name: str) -> str:
@@ -27,7 +32,10 @@ def state_of(group_name: str, sequence: int, name: str) -> str:
     try:
         entries = json.loads(dump(True, False)).get("entries", [])
         found = [one for one in entries if _is(one, group_name, sequence, name)]
-        return _SAID.get(str(found[-1].get("state")), "") if found else ""
+        state = str(found[-1].get("state")) if found else ""
+        if state == "scheduled" and os.environ.get("TORCH_NCCL_ENABLE_TIMING", "0") != "1":
+            return _NOT_TIMED
+        return _SAID.get(state, "")
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return ""
 

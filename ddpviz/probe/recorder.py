@@ -42,12 +42,13 @@ class Recorder:
     """Records this process. One at a time; ``close`` puts everything back.
 
     ``sinks`` are called with a :class:`events.Batch` on the recorder's own thread, every
-    ``flush_interval_s`` and at once for notes; by default every second, every five where
-    ``ring_path`` is given: a file that keeps what was written even when the process is killed. ``capacity``: records that it holds.
+    ``flush_interval_s`` and at once for notes. ``ring_path``: a file that keeps what was written
+    even when the process is killed; with one it is flushed every five seconds by default, else
+    every second. ``capacity``: records that it holds.
     ``level``: "summary" (per step), "default" (per parameter and bucket) or "detail" (also when
-    each gradient was there on a GPU). ``fingerprints``: in
-    every so many steps, see :meth:`fingerprint_every`. ``device``: that is trained on, where it is
-    known before CUDA has started. ``stall_s``: after how long what the rank is in is noted, see
+    each gradient was there on a GPU). ``fingerprints``: in every so many steps, see
+    :meth:`fingerprint_every`. ``device``: that is trained on, where it is known before CUDA has
+    started. ``stall_s``: after how long what the rank is in is noted, see
     :class:`ddpviz.probe.stall.StallWatch`; 0 for never.
     Raises RuntimeError where another recorder is active, ValueError for an unknown level.
     """

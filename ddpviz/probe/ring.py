@@ -27,6 +27,8 @@ _FLUSHED_OFFSET = 24
 _COUNT = struct.Struct("<Q")
 _MAGIC = b"DDPVRING"
 _SLOT_BYTES = RECORD.itemsize
+#: Of a file, so much is in memory before training begins.
+_TOUCHED_BYTES = 256 * 1024
 _NOTHING = (0,) * 15  # a slot without a record, where a lap ends early
 _pack_into = RECORD_STRUCT.pack_into
 
@@ -70,6 +72,7 @@ class Ring:
             try:
                 os.ftruncate(descriptor, size)
                 _reserve(descriptor, size)
+                os.write(descriptor, bytes(min(size, _TOUCHED_BYTES)))
                 self._memory = mmap.mmap(descriptor, size)
             finally:
                 os.close(descriptor)
@@ -81,6 +84,8 @@ class Ring:
         self._writing = False
         self._later: list[tuple[int, ...]] = []
         self._written = 0
+        self._skipped = 0  # of these, slots that were passed over
+        self._began = 0  # the slot that was the first after a rewind
         self._taken = 0
         self._flushed = 0
 
@@ -177,8 +182,25 @@ class Ring:
     def flushed(self) -> None:
         """All that was taken has reached its sinks: free the slots."""
         with self._lock:
+            if self.capacity == 0:
+                return
             self._flushed = self._taken
-            _COUNT.pack_into(self._memory, _FLUSHED_OFFSET, self._taken)
+            used = self._written - self._began
+            if used and self._written == self._taken and not self._writing:
+                self._rewind(used)
+            _COUNT.pack_into(self._memory, _FLUSHED_OFFSET, self._flushed)
+
+    def _rewind(self, used: int) -> None:
+        """Nothing waits, so the next lap begins now: with the slots whose memory is there already.
+
+        Going on would write a page that nobody wrote before in every step of a small model, which
+        of a file costs the training thread up to a millisecond each.
+        """
+        # Laps are counted in a byte: what is not written over in this one must look like none.
+        self._slots["spare"][: min(used, self.capacity)] = 0
+        begin = -(-self._written // self.capacity) * self.capacity
+        self._skipped += begin - self._written
+        self._began = self._written = self._taken = self._flushed = begin
 
     @property
     def pending(self) -> int:
@@ -187,15 +209,15 @@ class Ring:
 
     @property
     def written(self) -> int:
-        """Records written since the ring was made."""
-        return self._written
+        """Slots written since the ring was made."""
+        return self._written - self._skipped
 
     def close(self, keep: bool = False) -> None:
         """Free the memory; remove the file where all in it has reached the sinks (unless kept)."""
         with self._lock:
             complete = self._flushed == self._written and not keep
             self._slots = np.zeros(0, RECORD)
-            self._flushed = self._written = self._taken = 0
+            self._flushed = self._written = self._taken = self._began = self._skipped = 0
             self.capacity = 0
             if isinstance(self._memory, mmap.mmap):
                 try:

@@ -230,6 +230,9 @@ def _observe(
     except BaseException:
         unwatched(_FAILED)
         raise
+    if work is None:  # NCCL's, that are not asynchronous: the current stream waits for it
+        completed(_PASSED)
+        return work
     try:
         future = work.get_future()
     except (AttributeError, RuntimeError, ValueError):  # no work, or a backend without futures
@@ -239,6 +242,14 @@ def _observe(
     return work
 
 
+class _Passed:
+    """In place of the future of what has none and did not fail."""
+
+    def value(self) -> None:
+        return None
+
+
+_PASSED = _Passed()
 # The C method itself: torch.futures adds a wrapper that prints what a callback raises; ours cannot.
 _add_done_callback = torch._C.Future.add_done_callback
 

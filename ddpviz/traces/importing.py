@@ -46,6 +46,11 @@ def read(paths: str | Path | Sequence[str | Path], rank: int | None = None) -> I
     :class:`TraceError`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if rank is not None and (len(given) > 1 or Path(given[0]).is_dir()):
+        raise TraceError(
+            f"found rank={rank} for several traces, expected a single one that does not say its "
+            "rank: name the files so that they say it, as trace.rank0.json"
+        )
     runs: list[Run] = []
     found: list[reading.RankTrace] = []
     dumps: list[tuple[int, flight.Dump]] = []

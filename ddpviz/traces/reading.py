@@ -76,9 +76,16 @@ def rank_of_dump(dump: Dump, given: int | None = None) -> int:
 
 
 def rank_of(trace: Trace, given: int | None = None) -> RankTrace:
-    """Who recorded it: as given, else as the content says, else as the file's name does."""
+    """Who recorded it: as the content says, else as given, else as the file's name does. Raises
+    :class:`TraceError` where what is given is not what the content says."""
     world_size = _number(trace.distributed.get("world_size"), 1) or 0
-    rank = given if given is not None else _number(trace.distributed.get("rank"), 0)
+    rank = _number(trace.distributed.get("rank"), 0)
+    if given is not None and rank not in (None, given):
+        raise TraceError(
+            f"found rank {rank} in the distributedInfo of {trace.path}, expected the rank={given} "
+            "that was given: leave it out, it is for a trace that does not say"
+        )
+    rank = given if rank is None else rank
     if rank is None:
         named = _RANK_IN_NAME.search(trace.path.name)
         if named is None:
@@ -133,9 +140,11 @@ def remarks_on(found: Iterable[RankTrace]) -> list[str]:
             )
         named = _RANK_IN_NAME.search(one.trace.path.name)
         if named and int(named[1]) != one.rank:
+            inside = _number(one.trace.distributed.get("rank"), 0) is not None
             remarks.append(
-                f"{one.trace.path.name} is of rank {one.rank}, as it says inside, though its name "
-                f"says {int(named[1])}"
+                f"{one.trace.path.name} is of rank {one.rank}, as "
+                f"{'it says inside' if inside else 'was given'}, though its name says "
+                f"{int(named[1])}"
             )
         if one.world_size and one.rank >= one.world_size:
             remarks.append(

@@ -112,11 +112,14 @@ def _collective(
     run: Run, one: Caused, number: int, groups: dict[str, int], labels: dict[str, int]
 ) -> Iterator[dict[str, Any]]:
     told = one.collective
-    begin_ns, end_ns, flags = told.begin_ns, told.end_ns, 0
+    begin_ns, end_ns = told.begin_ns, told.end_ns
+    # No trace says why a collective was sent, nor of which bucket.
+    inferred = 0 if one.cause == Cause.UNKNOWN else int(Flag.INFERRED)
+    flags = inferred
     if not run.on_device or not begin_ns:
         begin_ns = told.launch_ns
     if run.enqueued:
-        end_ns, flags = told.launched_ns, int(Flag.ENQUEUED)
+        end_ns, flags = told.launched_ns, inferred | int(Flag.ENQUEUED)
     row = {
         "begin_ns": begin_ns,
         "bytes": max(told.bytes, 0),
@@ -129,7 +132,7 @@ def _collective(
         "group": groups[told.group],
         "module": MODULE if one.iteration >= 0 else NO_MODULE,
     }
-    yield {**row, "kind": Kind.COLLECTIVE_LAUNCHED, "end_ns": begin_ns}
+    yield {**row, "kind": Kind.COLLECTIVE_LAUNCHED, "end_ns": begin_ns, "flags": inferred}
     if end_ns:
         yield {**row, "kind": Kind.COLLECTIVE_DONE, "end_ns": end_ns, "flags": flags}
 

@@ -155,6 +155,11 @@ def _facts(rows: CountdownRows) -> tuple[str, ...]:
         "a bucket is launched when nothing is pending in it and every earlier one was launched: "
         "the dotted line goes from launch to launch"
     )
+    if rows.other_runs:
+        told.append(
+            f"the step has {count(rows.other_runs, 'more backward')} with buckets: this is the one "
+            "with most launches, of several the last"
+        )
     if rows.of_ranks > len(rows.ranks):
         shown = names([str(rank) for rank in rows.ranks])
         told.append(f"shown are ranks {shown} of {rows.of_ranks}, the slowest among them")

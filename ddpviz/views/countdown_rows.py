@@ -44,7 +44,8 @@ class CountdownRows:
 
     ``order``: points of the line from launch to launch, NaN between two ranks. ``waits``: launches
     that had to wait for an earlier bucket, longest first; ``events``: all of one backward.
-    ``one_clock``: all ranks share one zero; else each has its own.
+    ``one_clock``: all ranks share one zero; else each has its own. ``other_runs``: backwards of the
+    step, of this module or another, that are not shown.
     """
 
     bars: list[Row]
@@ -59,6 +60,7 @@ class CountdownRows:
     of_ranks: int
     left_out: int
     one_clock: bool
+    other_runs: int
 
 
 def countdown_rows(source: Source, step: int) -> CountdownRows | None:
@@ -67,7 +69,8 @@ def countdown_rows(source: Source, step: int) -> CountdownRows | None:
     reduced = reduced_rows(source, step, index)
     found = {rank: event_rows(source, step, rank, index, reduced) for rank in source.ranks}
     one_clock = len({note.hostname for note in source.notes(Process)}) <= 1
-    events, begins = _placed(_one_run(found), one_clock)
+    run, other_runs = _one_run(found)
+    events, begins = _placed(run, one_clock)
     if not events:
         return None
     ends = {rank: max(e.at_ms for e in events if e.rank == rank) for rank in begins}
@@ -76,11 +79,12 @@ def countdown_rows(source: Source, step: int) -> CountdownRows | None:
     if len(chosen) * buckets > _MOST_LANES and len(chosen) > 2:
         chosen = sorted({min(ends, key=lambda r: ends[r]), max(ends, key=lambda r: ends[r])})
     shown = max(1, min(buckets, _MOST_LANES // len(chosen)))
-    return _rows(events, begins, chosen, shown, one_clock)
+    return _rows(events, begins, chosen, shown, one_clock, other_runs)
 
 
-def _one_run(found: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """The run (module, iteration) with most launches, of several the last; ranks that have it."""
+def _one_run(found: dict[int, np.ndarray]) -> tuple[dict[int, np.ndarray], int]:
+    """The run (module, iteration) with most launches, of several the last, by ranks that have it;
+    and how many other runs launched anything."""
     runs: dict[tuple[int, int], tuple[int, int]] = {}
     for rows in found.values():
         for what, module, iteration in zip(
@@ -90,13 +94,15 @@ def _one_run(found: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
             is_launch = what == "launched"
             runs[module, iteration] = launches + is_launch, others + (not is_launch)
     if not runs:
-        return {}
+        return {}, 0
     module, iteration = max(runs, key=lambda run: (runs[run], run))
     of_run = {
         rank: rows[(rows["module"] == module) & (rows["iteration"] == iteration)]
         for rank, rows in found.items()
     }
-    return {rank: rows for rank, rows in of_run.items() if len(rows)}
+    launched = sum(launches > 0 for launches, _ in runs.values())
+    others = launched - (runs[module, iteration][0] > 0)
+    return {rank: rows for rank, rows in of_run.items() if len(rows)}, others
 
 
 def _placed(found: dict[int, np.ndarray], one_clock: bool) -> tuple[list[Event], dict[int, float]]:
@@ -122,7 +128,12 @@ def _placed(found: dict[int, np.ndarray], one_clock: bool) -> tuple[list[Event],
 
 
 def _rows(
-    events: list[Event], begins: dict[int, float], ranks: list[int], shown: int, one_clock: bool
+    events: list[Event],
+    begins: dict[int, float],
+    ranks: list[int],
+    shown: int,
+    one_clock: bool,
+    other_runs: int,
 ) -> CountdownRows:
     groups: dict[tuple[int, int], list[Event]] = {}
     for event in events:
@@ -158,6 +169,7 @@ def _rows(
         of_ranks=len(begins),
         left_out=max(0, max(event.bucket for event in events) + 1 - shown),
         one_clock=one_clock,
+        other_runs=other_runs,
     )
 
 

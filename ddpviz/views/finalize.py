@@ -40,6 +40,7 @@ def picture(moment: Moment) -> Picture:
     if table.empty:
         return _nothing(moment, f"step {moment.step} has no backward that reduced gradients")
     by_rank = _one_run(as_rows(table))
+    others = len(table[["module", "iteration"]].drop_duplicates()) - 1
     ranks = lane_canvas.chosen_ranks({r: rows[0]["finalize_ms"] for r, rows in by_rank.items()})
     most = max(1, _MOST_LANES // len(ranks))
     lanes = sum(min(len(by_rank[rank]), most) + 1 for rank in ranks)
@@ -63,7 +64,7 @@ def picture(moment: Moment) -> Picture:
         y=(stack.height_px, 0.0),
         height_px=round(stack.height_px),
         y_labels=stack.labels,
-        facts=_facts(by_rank, len(ranks)),
+        facts=_facts(by_rank, len(ranks), others),
     )
 
 
@@ -149,11 +150,15 @@ def _title(by_rank: dict[int, list[Row]], step: int) -> str:
     return took
 
 
-def _facts(by_rank: dict[int, list[Row]], ranks: int) -> tuple[str, ...]:
+def _facts(by_rank: dict[int, list[Row]], ranks: int, others: int) -> tuple[str, ...]:
     first = next(iter(by_rank.values()))[0]
     told = [f"{name}: {first[column]}" for name, column in _TOLD.items()]
     if first["proxy"]:
         told.append(first["proxy"].replace("rest_ms", "“the rest”"))
+    if others:
+        told.append(
+            f"the step has {count(others, 'more backward')} with buckets: this is the longest"
+        )
     if len(by_rank) > ranks:
         told.append(f"shown are {count(ranks, 'rank')} of {len(by_rank)}: slowest, fastest, median")
     return tuple(told)

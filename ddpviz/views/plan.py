@@ -13,12 +13,15 @@ from ddpviz.views.live_canvas import Kind
 from ddpviz.views.look import FONT
 from ddpviz.views.palette import Theme
 from ddpviz.views.plan_facts import plan_basis, plan_facts
-from ddpviz.views.plan_rows import PlanRows, plan_rows
+from ddpviz.views.plan_rows import FIRST, LAST, PlanRows, plan_rows
 
 _HEIGHT_PX = 120.0
 _KINDS = {
     "fill": Kind("filled, up to the limit", "#F0E442"),
     "overshoot": Kind("beyond: the tensor that closed it", "#F0E442", hatched=True),
+    # Never of a bar: what the blocks' colours mean.
+    "first": Kind("parameters of bucket 0", FIRST),
+    "last": Kind("… of the last one", LAST),
 }
 #: A figure narrower than this has short texts.
 _NARROW_PX = 600

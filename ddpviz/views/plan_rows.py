@@ -13,8 +13,8 @@ from ddpviz.views.live import untypeset
 from ddpviz.views.text import count, names, size
 
 MIB = 2**20
-#: Launch order as a ramp, first bucket first.
-_FIRST, _LAST = (0x00, 0x72, 0xB2), (0xC6, 0xDF, 0xF0)
+#: Launch order as a ramp, from the first bucket to the last.
+FIRST, LAST = "#0072B2", "#C6DFF0"
 #: Blocks of parameters in the figure; neighbours of one bucket are merged beyond it.
 _MOST_BLOCKS = 3_000
 #: Edges of more blocks in one lane would be all that is seen.
@@ -258,8 +258,8 @@ def _colour(bucket: int, buckets: int) -> str:
     if bucket < 0:
         return "#999999"
     share = bucket / max(buckets - 1, 1)
-    mixed = [round(a + (b - a) * share) for a, b in zip(_FIRST, _LAST, strict=True)]
-    return "#{:02X}{:02X}{:02X}".format(*mixed)
+    ends = zip(bytes.fromhex(FIRST[1:]), bytes.fromhex(LAST[1:]), strict=True)
+    return "#{:02X}{:02X}{:02X}".format(*(round(a + (b - a) * share) for a, b in ends))
 
 
 def _label(size_bytes: int, lane: _Lane, text: str) -> dict[str, Any]:

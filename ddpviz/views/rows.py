@@ -192,6 +192,10 @@ def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> li
     return rows
 
 
+def _inferred(derived: list[str], column: str) -> str:
+    return ", inferred" if column in derived else ""
+
+
 def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
     """Collectives without a picture of their own, and bucket rebuilds, at the time they began."""
     rows: list[Row] = []
@@ -204,10 +208,11 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
         if lane is None:
             continue
         took = duration(row["duration_ms"]) if row["done_ns"] > 0 else "never completed"
-        if row["derived"] == "done_ns":
-            took = "enqueued on CUDA: when it ended is not known"
-        elif row["derived"]:
+        derived = row["derived"].split(",")
+        if "duration_ms" in derived:
             took = f"at most {took}"
+        elif "done_ns" in derived:
+            took = "enqueued on CUDA: when it ended is not known"
         group = "one of several groups that share an id"
         if row["group"] < SHARED_ID:
             group = "its group"
@@ -216,7 +221,7 @@ def _marks(source: StepSource, lanes: Lanes) -> list[Row]:
                 rank,
                 lane,
                 at,
-                f"{row['op']} ({row['cause'].replace('_', ' ')})",
+                f"{row['op']} ({row['cause'].replace('_', ' ')}{_inferred(derived, 'cause')})",
                 f"{took}, launched at {at:.2f} ms",
                 f"{row['dtype']}, {sent_size(row['bytes'])}, number {row['sequence']} of {group}",
             )

@@ -132,7 +132,8 @@ def selectable(
     all_rows = [build_rows(run.source(step), open_ranks) for step in chosen]
     options = [(str(step), _option(run, step, why, lengths)) for step, why in chosen.items()]
     left_out = len(run.steps) - len(chosen)
-    layout, drawn = _assemble(all_rows, options, first_shown, left_out)
+    sample = _sample(len(chosen), len(offered), len(run.steps), only is not None)
+    layout, drawn = _assemble(all_rows, options, first_shown, sample)
     return Selected(layout, drawn, list(chosen), first_shown, left_out, table)
 
 
@@ -190,20 +191,28 @@ def choose_steps(
     return {step: chosen[step] for step in recorded if step in chosen}
 
 
+def _sample(here: int, offered: int, recorded: int, asked: bool) -> str:
+    """What the note beside the selector says of steps that are not in it, "" where all are."""
+    if here == recorded:
+        return ""
+    if not asked:
+        return (
+            f"{here} of {count(recorded, 'step')} are here: the telling ones, and others at even "
+            "distances"
+        )
+    if here == offered:
+        return f"{here} of {count(recorded, 'step')} are here: those that were asked for"
+    return f"{here} of the {count(offered, 'step')} that were asked for are here: no room for more"
+
+
 def _assemble(
     all_rows: list[Rows],
     options: list[tuple[str, str]],
     first_shown: int,
-    left_out: int,
+    sample: str,
 ) -> tuple[Column, StepFigure]:
     shown = next(rows for rows in all_rows if rows.step == first_shown)
     drawn = step_figure(shown)
-    sample = (
-        f"{len(options)} of {count(len(options) + left_out, 'step')} are here: "
-        "the telling ones, and others at even distances"
-        if left_out
-        else ""
-    )
     packed = {str(rows.step): _packed(rows, sample) for rows in all_rows}
     style = [InlineStyleSheet(css=WIDGET_STYLE)]
     select = Select(

@@ -96,6 +96,8 @@ def _stretches(row: Row, name: str, lane: Lane, at: dict[str, float], end_ms: fl
             continue
         half = lane.half * (_THIN if kind == "filling" else 1.0)
         head, detail = _told(kind, row, name)
+        if "bucket" in derived:
+            more += "\nwhich bucket and parameters: inferred from the trace"
         rows.append(
             {
                 "kind": kind,

@@ -29,8 +29,8 @@ STEP = (
 PERIOD = "from the end of the step before to the end of this one: with what is in no step"
 SUM = "copying back is exposed too, so the two need not sum to the time in flight"
 ON_CUDA = (
-    "on CUDA all times are the host's, when it enqueued work; hidden and exposed communication "
-    "are not known, because host clocks do not see when collectives run"
+    "some times on CUDA are the host's, when it enqueued work; hidden and exposed communication "
+    "are not known there, because host clocks do not see when collectives run"
 )
 
 

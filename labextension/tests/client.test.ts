@@ -39,8 +39,7 @@ describe('a session in the browser', () => {
         step: 'newest',
         hidden: false,
         width_px: 800,
-        widths: { timeline: 400 },
-        rate: 10
+        widths: { timeline: 400 }
       }
     ]);
   });

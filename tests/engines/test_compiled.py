@@ -86,6 +86,15 @@ def test_what_cannot_work_is_refused_in_a_sentence(
     assert predicted.refused == str(refused.value) and "\n" not in predicted.refused
 
 
+def test_a_list_of_caps_below_the_first_bucket_compiles_too(session: Session) -> None:
+    """DDP keeps the largest as its cap, which DDPOptimizer would refuse."""
+    session.load("convnet", bucket_cap_mb_list=[0.125, 0.25], batch_size=2, image_size=8)
+    outcome = session.configure(compile_mode="ddp_optimizer", compile_backend="eager")
+    assert "first limit is lowered from 1 to 0.25 MiB" in outcome
+    session.run(1)
+    session.configure(compile_mode="none")
+
+
 def test_modes_are_switched_on_running_engines_and_compile_what_they_say(
     session: Session,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -70,9 +71,21 @@ def test_more_ranks_than_gpus_gives_gloo_on_cuda_and_says_so() -> None:
     assert "more ranks than GPUs" in said
 
 
+def test_engines_that_each_see_another_gpu_have_it_for_themselves() -> None:
+    """As those of a cluster whose scheduler has bound them."""
+    found = {i: dataclasses.replace(engine(gpus=1), gpus=(f"MIG-{i}",)) for i in range(3)}
+    placements, _ = ranks.place(found, None)
+    assert {one.backend for one in placements} == {"nccl"}
+    assert [one.visible_gpu for one in placements] == ["MIG-0", "MIG-1", "MIG-2"]
+
+
 def test_nccl_without_gpus_is_refused_in_one_sentence() -> None:
     with pytest.raises(SessionError, match="NCCL needs a GPU for each rank"):
         ranks.place({0: engine()}, "nccl")
+    with pytest.raises(SessionError, match="built without NCCL"):
+        ranks.place({0: engine(gpus=1, nccl=False)}, "nccl")
+    _, said = ranks.place({0: engine(gpus=1, nccl=False)}, None)
+    assert said.endswith("as this torch has no NCCL")
     with pytest.raises(SessionError, match="expected 'nccl', 'gloo' or None"):
         ranks.place({0: engine()}, "mpi")
 

@@ -302,3 +302,4 @@ def test_status_tells_of_every_rank(front: Front, session: str) -> None:
     said = front.execute("%ddp_status")
     assert session in said and "rank 0: idle" in said and "rank 1: idle" in said
     assert front.execute("%ddp_stop") == "stopped\n"
+    assert front.execute(f"%ddp_stop --session {session}") == "stopped\n"

@@ -85,7 +85,9 @@ def test_of_a_failed_run_the_step_that_failed_is_shown() -> None:
 def test_steps_asked_for_are_those_to_choose_from() -> None:
     page = slides_page(sample_recording(steps=6), steps=(4, 1), slides=("timeline", "close"))
     assert "<h2>Timeline of step 4</h2>" in page
-    assert "Steps: only those asked for, 4, 1." in section(page, "close")
+    assert "Steps: only those asked for, 1, 4." in section(page, "close")
+    assert "2 of 6 steps are here: those that were asked for" in page
+    assert "telling ones" not in page
     options = re.search(r'"options":(\[\["1".*?\]\])', page)
     assert options is not None
     assert re.findall(r'\["(\d+)",', options[1]) == ["1", "4"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import struct
 import subprocess
@@ -220,3 +221,38 @@ def test_a_write_in_the_middle_of_packed_times_comes_after_them() -> None:
     times: list[Any] = [Interrupting(), 6, 8]
     ready(ring, 0, times)
     assert ring.take()["index"].tolist() == [0, 1, 2, 7]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_came_and_went_its_file_has_what_no_sink_had(tmp_path: Path, seed: int) -> None:
+    """Over more laps than the byte that counts them, with slots that long nobody wrote to."""
+    choose = random.Random(seed)
+    path = tmp_path / "rank-0003.ring"
+    ring = Ring(40, 3, path)
+    waiting: list[int] = []
+    written = 0
+    for _ in range(3_000):
+        few = range(written, written + choose.choice([1, 1, 1, 2, 30]))
+        if len(waiting) + len(few) > 40 or choose.random() < 0.4:
+            assert ring.take()["index"].tolist() == waiting
+            if late := choose.random() < 0.2 and len(waiting) < 40:
+                write(ring, written)  # between the two: it has no sink yet
+            ring.flushed()
+            waiting = [written] if late else []
+            written += late
+            few = range(written, written + 1)
+        write(ring, *few)
+        waiting += few
+        written = few.stop
+        if choose.random() < 0.05:
+            assert read_ring(path)[0]["index"].tolist() == waiting
+    assert ring.written == written
+
+
+def test_a_ring_that_was_emptied_goes_on_in_the_same_memory() -> None:
+    ring = Ring(capacity=1000)
+    for index in range(50):
+        write(ring, *range(10 * index, 10 * index + 10))
+        ring.take()
+        ring.flushed()
+    assert np.count_nonzero(ring._slots["kind"]) == 10

@@ -45,6 +45,10 @@ def test_buckets_of_the_first_step_and_after_the_rebuild(own: Path, mode: str) -
     assert mine["dtype"].tolist()[:4] == ["int32", "int32", "float32", "int64"]
     assert mine["bytes"].tolist()[2:4] == [2 * 256 * 4, 8]
     assert set(recording.buckets()["unsplit"]) == {""}
+    assert set(found["derived"]) == {"cause", "cause,bucket"}  # no trace says either
+    assert all("bucket,parameters" in of for of in recording.buckets()["derived"])
+    hovers = recording.timeline(step=1).select({"name": "spans"})[0].data_source.data["detail"]
+    assert any("which bucket and parameters: inferred from the trace" in one for one in hovers)
 
 
 def test_without_shapes_causes_are_the_same_and_sizes_are_said_to_be_missing(own: Path) -> None:

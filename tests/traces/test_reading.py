@@ -154,6 +154,15 @@ def test_the_rank_is_the_contents_else_the_names_else_asked_for(tmp_path: Path) 
     with pytest.raises(TraceError, match="found no rank in .*: rename it to say so"):
         ddpviz.load(neither)
     assert ddpviz.load(neither, rank=2).ranks == [2]
+    assert ddpviz.load(said, rank=0).ranks == [0]
+    with pytest.raises(TraceError, match="found rank 0 in the distributedInfo .* rank=3 that was"):
+        ddpviz.load(said, rank=3)
+    given = ddpviz.load(named, rank=4)
+    assert given.ranks == [4] and "as was given, though its name says 3" in str(given.remarks)
+    with pytest.raises(TraceError, match="found rank=1 for several traces"):
+        ddpviz.load([said, named], rank=1)
+    with pytest.raises(TraceError, match="found rank=1 for several traces"):
+        ddpviz.load(tmp_path, rank=1)
 
 
 def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ddpviz.views.source import read_run
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
 from tests.views.frames import Framed
+from tests.views.pictures import picture_of
 
 STEPS = 4
 
@@ -89,3 +90,13 @@ def test_unused_parameters_send_a_map_that_is_marked(recorded: Path) -> None:
     recording = load(recorded / "find_unused")
     source = read_run(recording).source(2)
     assert Framed(source).marks["head"].str.contains("used map").sum() == 2
+
+
+@pytest.mark.parametrize("case", ["two_modules", "called_twice"])
+def test_a_view_of_one_backward_says_that_the_step_has_others(recorded: Path, case: str) -> None:
+    recording = load(recorded / case)
+    runs = len(recording.buckets(2)[["module", "iteration"]].drop_duplicates())
+    for view in ("countdown", "finalize"):
+        told = " ".join(picture_of(recording, view, 2).facts)
+        assert ("more backward" in told) == (runs > 1)
+    assert runs == (2 if case == "two_modules" else 1)

@@ -149,6 +149,10 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         if note.what == "parameters":
             yield from _because(note.why, (*_PARTED, *_SAMPLED, *_HOOKED))
             break
+    for note in case.source.notes(Unavailable):
+        if note.what == "unused parameters":
+            yield from _because(note.why, ("unused-search",))
+            break
     if len(case.source.records(kinds=Kind.STEP)) == 0:
         yield from _because("no step has ended", ("exposed-communication", "head-of-line"))
 

@@ -102,7 +102,7 @@ def gradient_layout(case: Case) -> Iterator[Finding]:
 
 
 def debug_detail(case: Case) -> Iterator[Finding]:
-    """TORCH_DISTRIBUTED_DEBUG=DETAIL: on gloo DDP's constructor crashes; elsewhere it is slow."""
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL on gloo, where DDP's constructor crashes."""
     found = {
         rank: note
         for rank, note in case.notes(Environment)

@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--slides",
         nargs="+",
         metavar="SLIDE",
-        help="some of job, timeline, plan, countdown, buffers, overlap, findings, source, close, "
-        "in the order to show them (all that the recording has something for; source where a "
-        "step's functions were followed)",
+        help="some of job, timeline, plan, countdown, buffers, overlap, "
+        "comparison, findings, source, close, in the order to show them (all that the recording "
+        "has something for; source where a step's functions were followed)",
     )
     parser.add_argument(
         "--step",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import ddpviz
 from ddpviz import analysis
 from ddpviz.events import Failure, Module
 from ddpviz.export import compared
-from ddpviz.export.figures import Moments, Part, parts
+from ddpviz.export.figures import MOST_ROWS, Moments, Part, parts
 from ddpviz.export.slides import html, names, typical
 from ddpviz.export.slides.closing import closing
 from ddpviz.export.slides.findings import findings
@@ -67,7 +68,8 @@ def write_slides(
     directory. ``costs``: what costs most in a step, as the story of traces has it, in sentences;
     findings begin with them.
 
-    The file stays below :data:`LIMIT_BYTES`: steps are left out for that, and the deck says which.
+    The file stays below :data:`LIMIT_BYTES`: steps are left out for that, and the deck says which;
+    it warns where one step alone is larger.
     Raises ValueError for a slide, step or theme that there is not and for a recording without
     steps; RuntimeError where ddpviz was not built; OSError where it cannot be written.
     """
@@ -109,7 +111,8 @@ def slides_page(
     if comparison is None and "comparison" in chosen:
         if slides is not None:
             raise ValueError(
-                "found the slide 'comparison' without one, expected comparison=session.compare(…)"
+                "found the slide 'comparison' and nothing that was compared in this recording, "
+                "expected what session.compare() ran, or a deck without that slide"
             )
         del chosen["comparison"]
     if title is not None and "job" not in (titles or {}):
@@ -132,7 +135,15 @@ def slides_page(
     most = _MOST_GLYPHS
     while True:
         page = html.deck(_slides(asked, most), named, theme)
-        if len(page.encode("utf-8")) < LIMIT_BYTES or most < 2:
+        size = len(page.encode("utf-8"))
+        if size < LIMIT_BYTES:
+            return page
+        if most < 2:
+            warnings.warn(
+                f"found {size / 1e6:.0f} MB of one step, expected {LIMIT_BYTES / 1e6:.0f} MB at "
+                "most: it is too large for a deck that is opened quickly",
+                stacklevel=2,
+            )
             return page
         most //= 4
 
@@ -193,7 +204,9 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
     if not asked.explicit and not _has_buffers(recording):
         views.pop("buffers", None)
         titles = {name: text for name, text in titles.items() if name != "buffers"}
-    drawn = {part.name: part for part in parts(recording, selected, asked.theme, views, _WIDTH_PX)}
+    rows = MOST_ROWS * most_glyphs // _MOST_GLYPHS
+    every = parts(recording, selected, asked.theme, views, _WIDTH_PX, rows)
+    drawn = {part.name: part for part in every}
     for name, part in drawn.items():
         if not (part.layout.visible or asked.explicit):
             found[name] = []  # of no step there is anything to see
@@ -296,7 +309,10 @@ def _thinned(
             "distances."
         )
     if asked is not None:
-        told.append(f"Steps: only those asked for, {', '.join(map(str, asked))}.")
+        missing = sorted(set(asked) - set(selected.steps))
+        lacks = f"; no room for {', '.join(map(str, missing))}" if missing else ""
+        here = ", ".join(map(str, selected.steps))
+        told.append(f"Steps: only those asked for, {here}{lacks}.")
     for part in drawn.values():
         same = LIVE_VIEWS[part.name].basis is not None  # as that of most other steps
         if 1 < part.pictures < len(selected.steps) and not same:

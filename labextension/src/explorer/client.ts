@@ -161,7 +161,6 @@ export class SessionClient extends Requests {
   /** Frames per second, at most. */
   set rate(rate: number) {
     this._rate = Math.min(Math.max(rate, 0.5), DEFAULT_RATE);
-    this._watchSoon();
   }
 
   get step(): 'newest' | number {
@@ -230,8 +229,7 @@ export class SessionClient extends Requests {
       step: this._step,
       hidden: document.visibilityState === 'hidden',
       width_px: Math.round(Math.max(0, ...seen.map(one => one.width_px))),
-      widths: narrowest(seen),
-      rate: this._rate
+      widths: narrowest(seen)
     };
     const key = JSON.stringify(watch);
     if (key === this._lastWatch) {

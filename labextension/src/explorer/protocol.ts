@@ -283,8 +283,6 @@ export interface Watch {
   width_px: number;
   /** Of the narrowest figure of each view. */
   widths: Readonly<Record<string, number>>;
-  /** Frames per second that the user wants, at most. */
-  rate: number;
 }
 
 export const VIEWS = [
