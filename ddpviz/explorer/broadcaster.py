@@ -77,6 +77,7 @@ class Client:
         self.sequence = 0
         self.acknowledged = 0
         self.sent_at = 0.0
+        self._unanswered: dict[int, float] = {}  # when each frame was sent, by its number
         self.took = 0.0  # seconds from when its last frame was begun until it was sent
         #: How long it takes to answer, of late: the longest, less with every answer.
         self.answer_seconds = 0.0
@@ -103,10 +104,17 @@ class Client:
 
     def acknowledge(self, sequence: int) -> None:
         """The browser drew this frame."""
-        if sequence == self.sequence > self.acknowledged:
-            took = time.monotonic() - self.sent_at
+        sent_at = self._unanswered.get(sequence)
+        if sent_at is not None:
+            took = time.monotonic() - sent_at
             self.answer_seconds = max(took, 0.8 * self.answer_seconds)
+        for number in [one for one in list(self._unanswered) if one <= sequence]:
+            del self._unanswered[number]
         self.acknowledged = max(self.acknowledged, sequence)
+
+    def sends(self) -> None:
+        """A frame leaves now."""
+        self.sent_at = self._unanswered[self.sequence] = time.monotonic()
 
     @property
     def waits(self) -> bool:
@@ -240,7 +248,7 @@ class Broadcaster:
             return max(_HEARTBEAT_SECONDS - since, _FRAME_SECONDS)
         client.took = time.monotonic() - now
         time.sleep(max(0.0, client.sent_at + least - time.monotonic()))
-        client.sent_at = time.monotonic()
+        client.sends()
         self._send(client, *frame)
         return _FRAME_SECONDS - ahead
 

@@ -164,6 +164,23 @@ def test_a_browser_that_is_slow_is_waited_for(
     assert browser.at[got + 1] - browser.at[got] >= 3 * 0.15
 
 
+def test_a_browser_that_answers_after_the_next_frame_has_left_is_waited_for(
+    stream: Stream, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would never be known for how long it draws, and always have two."""
+    monkeypatch.setattr(broadcaster, "_BLIND_SECONDS", 0.2)
+    browser.acknowledges = False
+    subject = registry.announce(stream.recording)
+    browser.watch(subject.id, "timeline")
+    until(lambda: stream.steps(1) and len(browser.frames) >= 2, seconds=30)
+    browser.ask("ack", sequence=browser.frames[0]["sequence"])
+    assert browser.client.answer_seconds >= 0.2
+    browser.ask("ack", sequence=browser.frames[-1]["sequence"])
+    got = len(browser.frames)
+    until(lambda: stream.steps(1) and len(browser.frames) >= got + 2, seconds=30)
+    assert browser.at[got + 1] - browser.at[got] >= 3 * 0.2
+
+
 def test_a_browser_that_never_answers_finds_no_queue(
     stream: Stream, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
