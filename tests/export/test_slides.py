@@ -132,7 +132,7 @@ def test_a_comparison_has_its_slide() -> None:
         ({"slides": ("plan", "plan")}, "found the slide 'plan' twice"),
         ({"slides": ()}, "found no slide"),
         ({"titles": {"nothing": "x"}}, "found the slide 'nothing'"),
-        ({"slides": ("comparison",)}, "expected comparison="),
+        ({"slides": ("comparison",)}, "expected what session.compare() ran"),
         ({"steps": 9}, "found no step 9 in the recording, expected 0 to 2"),
         ({"steps": (0, 9)}, "found no step 9 in the recording"),
         ({"steps": ()}, "found no step in steps"),
