@@ -9,6 +9,7 @@ import numpy as np
 from ddpviz.analysis.calls import arrivals, calls
 from ddpviz.analysis.constructions import Place
 from ddpviz.analysis.evidence import Evidence
+from ddpviz.analysis.failed import on_its_own
 from ddpviz.analysis.naming import bucket_name, collective_name
 from ddpviz.events import Failure, Flag, Kind
 
@@ -19,11 +20,13 @@ _MOST_CHARACTERS = 120
 def trouble(here: Evidence, step: int) -> str:
     """The sentence; empty where nothing went wrong. ``here``: of this step or construction.
 
-    Of several failures the first in time is told. What a rank is still in counts as well: a step
-    that is being recorded is like one that was cut off.
+    Of several failures the first in time is told, but for those of ranks that lost another one:
+    what a session saw of a process that ended it noted later than these. What a rank is still in
+    counts as well: a step that is being recorded is like one that was cut off.
     """
     if here.failures:
-        return _failed(here, *min(here.failures, key=lambda item: item[0].time_ns))
+        own = [item for item in here.failures if on_its_own(item[0])]
+        return _failed(here, *min(own or here.failures, key=lambda item: item[0].time_ns))
     went_on = here.of_kind(Kind.STEP)["rank"]
     built = here.construction(step)
     if built is not None:

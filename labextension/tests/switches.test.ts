@@ -179,6 +179,21 @@ describe('switches', () => {
     });
   });
 
+  it('are not drawn anew by a field that tells of its value twice', async () => {
+    await shown(
+      one({ name: 'batch_size', kind: 'int', value: 8, min: 1, max: null })
+    );
+    const field = find('input', HTMLInputElement);
+    field.value = '16';
+    field.dispatchEvent(new Event('change'));
+    await settled();
+    const asked = transport.of('predict').length;
+    field.dispatchEvent(new Event('change')); // it loses the focus, to Apply
+    expect(bar().textContent).toContain('needs this');
+    await settled();
+    expect(transport.of('predict')).toHaveLength(asked);
+  });
+
   it('have a field for each rank where a value is per rank', async () => {
     await shown(
       one({ name: 'delay_ms', kind: 'float', value: { '0': 0, '1': 0 } })

@@ -177,6 +177,13 @@ def test_a_failure_comes_first() -> None:
     assert finding(source, 1) == "rank 1 failed: ValueError: bad batch"
 
 
+def test_a_rank_that_was_killed_is_told_and_not_the_one_that_lost_it() -> None:
+    source = hanging()
+    source.note(0, Failure(0, 1, at_ns(900), "RuntimeError: Connection closed by peer", ""))
+    source.note(1, Failure(1, 1, at_ns(950), "its process was killed by SIGKILL", ""))
+    assert finding(source, 1) == "rank 1 failed: its process was killed by SIGKILL"
+
+
 def test_an_unknown_end_is_no_hang_where_the_rank_went_on() -> None:
     """A backend without futures, or a lost record: the step ended all the same."""
     source = described()

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 from ddpviz.analysis.audit.case import Case, on
 from ddpviz.analysis.audit.findings import Finding, Severity
+from ddpviz.analysis.failed import on_its_own
 from ddpviz.events import Ended, Failure, Process
-
-#: An error that a rank gets because another one is gone: that one is told.
-_PEER_GONE = ("connection closed", "connection reset", "broken pipe", "timed out", "socket")
-
 
 #: Whoever runs the job ended it.
 _STOPPED = (
@@ -25,7 +22,7 @@ def rank_failed(case: Case, found: list[Finding]) -> Iterator[Finding]:
     """The first rank that failed on its own account, unless a finding of that step says why."""
     noted = (note for _, note in case.notes(Failure) if not note.message.startswith(_STOPPED))
     failures = sorted(noted, key=lambda note: note.time_ns)
-    own = [one for one in failures if not any(s in one.message.lower() for s in _PEER_GONE)]
+    own = [one for one in failures if on_its_own(one)]
     for note in (own or failures)[:1]:
         step = case.since(note.rank, note.step, note.time_ns)
         if any(

@@ -235,6 +235,12 @@ export class SwitchColumn {
     if (row === undefined) {
       return;
     }
+    // A field tells of the same value again as it loses the focus: to a click on Apply, from under
+    // which what is said meanwhile would move the button.
+    const before = this._drafts.get(name) ?? row.one.value;
+    if (JSON.stringify(value) === JSON.stringify(before)) {
+      return;
+    }
     this._change.standUnder(row.node);
     if (JSON.stringify(value) === JSON.stringify(row.one.value)) {
       this._drafts.delete(name);
