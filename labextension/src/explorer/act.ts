@@ -95,7 +95,7 @@ export abstract class FoundNote<Found> {
     className: string,
     label: string
   ) {
-    this.node = element('section', {
+    this.node = element('div', {
       class: className,
       attributes: { role: 'status', 'aria-label': label, tabindex: '-1' }
     });

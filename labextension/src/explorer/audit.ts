@@ -39,8 +39,8 @@ export class Findings {
     });
     this._rows = element('ol', { class: 'ddpviz-findings' });
     this.list = element(
-      'section',
-      { attributes: { 'aria-label': 'Findings' } },
+      'div',
+      { attributes: { role: 'region', 'aria-label': 'Findings' } },
       this._rows
     );
     show(this.badge, false);

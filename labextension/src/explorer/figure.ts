@@ -64,8 +64,11 @@ export class FigureView implements Watcher {
     this._canvas = element('div', { class: 'ddpviz-figure-canvas' });
     this._note = element('p', { class: 'ddpviz-figure-note' });
     this.node = element(
-      'section',
-      { class: 'ddpviz-figure', attributes: { 'aria-label': view } },
+      'div',
+      {
+        class: 'ddpviz-figure',
+        attributes: { role: 'region', 'aria-label': view }
+      },
       this._title,
       this._note,
       this._replay.node,

@@ -49,9 +49,9 @@ export class Fold {
       class: 'ddpviz-problem',
       attributes: { role: 'alert' }
     });
-    this.node = element('section', {
+    this.node = element('div', {
       class: `ddpviz-${name}`,
-      attributes: { id, 'aria-label': label }
+      attributes: { id, role: 'region', 'aria-label': label }
     });
     this.node.hidden = true;
   }

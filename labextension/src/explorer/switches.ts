@@ -61,8 +61,11 @@ export class SwitchColumn {
       }
     );
     this.node = element(
-      'section',
-      { class: 'ddpviz-switches', attributes: { 'aria-label': 'Switches' } },
+      'div',
+      {
+        class: 'ddpviz-switches',
+        attributes: { role: 'region', 'aria-label': 'Switches' }
+      },
       this._change.node,
       this._note,
       this._first,

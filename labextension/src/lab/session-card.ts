@@ -2,7 +2,7 @@ import { PathExt } from '@jupyterlab/coreutils';
 
 import { Actions } from '../explorer/actions';
 import { Demonstrations } from '../explorer/demonstrations';
-import { element, once, setText, show } from '../explorer/dom';
+import { element, once, setReason, setText, show } from '../explorer/dom';
 import { Endings } from '../explorer/emitter';
 import { Slides } from '../explorer/slides';
 import { StateLine } from '../explorer/stateline';
@@ -12,6 +12,8 @@ import type { PanelName } from './settings';
 import { PANELS, PANEL_LABELS } from './settings';
 
 export interface CardCallbacks {
+  /** Why no panel can be opened here, null where they can. */
+  readonly noPanels: string | null;
   openPanel(found: Found, view: PanelName): void;
 }
 
@@ -77,15 +79,19 @@ export class SessionCard {
         class: 'ddpviz-row ddpviz-panels',
         attributes: { role: 'group', 'aria-label': 'Open as a panel' }
       },
-      ...PANELS.map(view =>
-        open(
+      ...PANELS.map(view => {
+        const button = open(
           PANEL_LABELS[view],
           () => {
-            callbacks.openPanel(found, view);
+            if (callbacks.noPanels === null) {
+              callbacks.openPanel(found, view);
+            }
           },
           view === 'explorer'
-        )
-      )
+        );
+        setReason(button, callbacks.noPanels);
+        return button;
+      })
     );
     this._body = element(
       'div',
@@ -126,7 +132,9 @@ export class SessionCard {
         slides.dispose();
       },
       client.demonstrator.shows.subscribe(() => {
-        callbacks.openPanel(found, 'explorer');
+        if (callbacks.noPanels === null) {
+          callbacks.openPanel(found, 'explorer');
+        }
       }),
       () => {
         this._switches?.dispose();

@@ -2,7 +2,7 @@ import type {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ILayoutRestorer } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette, WidgetTracker } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { UUID } from '@lumino/coreutils';
@@ -30,15 +30,19 @@ export const panelsPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Opens views of a DDP session as tabs of the main area.',
   autoStart: true,
   requires: [IDdpSessions, IDdpSettings],
-  optional: [ILayoutRestorer, ICommandPalette, INotebookTracker],
+  optional: [ILayoutRestorer, ICommandPalette, INotebookTracker, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     sessions: IDdpSessions,
     settings: IDdpSettings,
     restorer: ILayoutRestorer | null,
     palette: ICommandPalette | null,
-    notebooks: INotebookTracker | null
+    notebooks: INotebookTracker | null,
+    shell: ILabShell | null
   ) => {
+    if (shell === null) {
+      return; // Notebook's page has room for one document
+    }
     const tracker = new WidgetTracker<DdpPanel>({ namespace: 'ddpviz-panels' });
 
     const open = (args: PanelArgs, restoring: boolean): DdpPanel => {

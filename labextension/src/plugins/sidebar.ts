@@ -2,12 +2,15 @@ import type {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ILayoutRestorer } from '@jupyterlab/application';
+import { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 
 import { IDdpSessions } from '../lab/sessions';
 import { DdpSidebar } from '../lab/sidebar';
 import { CATEGORY, Command } from './commands';
+
+const NO_PANELS =
+  'Panels open in JupyterLab: this page has room for one document';
 
 /** The sidebar *DDP*. */
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
@@ -15,14 +18,16 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   description: 'The sidebar DDP: sessions, ranks, actions and switches.',
   autoStart: true,
   requires: [IDdpSessions],
-  optional: [ILayoutRestorer, ICommandPalette],
+  optional: [ILayoutRestorer, ICommandPalette, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     sessions: IDdpSessions,
     restorer: ILayoutRestorer | null,
-    palette: ICommandPalette | null
+    palette: ICommandPalette | null,
+    shell: ILabShell | null
   ) => {
     const sidebar = new DdpSidebar(sessions, {
+      noPanels: shell === null ? NO_PANELS : null,
       openPanel: (found, view) => {
         void app.commands.execute(Command.openPanel, {
           view,

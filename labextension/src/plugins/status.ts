@@ -13,12 +13,16 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: 'ddpviz:status',
   description: 'Shows the DDP session in focus in the status bar.',
   autoStart: true,
-  requires: [IDdpSessions, IStatusBar],
+  requires: [IDdpSessions],
+  optional: [IStatusBar],
   activate: (
     app: JupyterFrontEnd,
     sessions: IDdpSessions,
-    statusBar: IStatusBar
+    statusBar: IStatusBar | null
   ) => {
+    if (statusBar === null) {
+      return; // Notebook has none
+    }
     const item = new DdpStatus(sessions, () => {
       void app.commands.execute(Command.showSidebar);
     });
