@@ -89,8 +89,8 @@ def _stay_at_a_step_in_which(page: Page, what: str) -> None:
     while True:
         page.see(title, what)
         page.see(f"{_PANEL} .ddpviz-follow").click()
-        page.page.wait_for_timeout(500)  # what was on its way is drawn
-        if what in page.page.locator(title).first.inner_text():
+        page.page.wait_for_timeout(1000)  # what was on its way is drawn
+        if page.page.locator(title).filter(has_text=what, visible=True).count():
             return
         page.see(f"{_PANEL} .ddpviz-follow").click()
 
