@@ -41,7 +41,7 @@ def main() -> None:
     load = Load(given.workload, given.steps_per_second)
     parts: dict[str, Callable[[], Iterator[Row]]] = {
         "latency": lambda: latency.measure(load, given.engines, given.seconds),
-        "pan": lambda: panning.measure(load, given.events),
+        "pan": lambda: panning.measure(load, given.events, given.trace),
         "feed": lambda: feeding.measure(load, given.events_per_second, given.seconds),
         "slow": lambda: slow.measure(load, given.slower, given.seconds),
         "memory": lambda: memory.measure(load, given.minutes),
@@ -75,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each latency, feed, slow")
     parser.add_argument("--minutes", type=float, default=3.0, help="of memory")
     parser.add_argument("--events", type=int, default=1_000_000, help="in the recording of pan")
+    parser.add_argument("--trace", type=Path, help="pan over it, a file or folder, instead")
     parser.add_argument("--events-per-second", type=int, default=50_000, help="of feed")
     parser.add_argument("--slower", type=_numbers(float), default=[6.0], help="factors of slow")
     parser.add_argument("--json", type=Path, help="leave all numbers in this file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,16 +62,33 @@ def larger(recording, events):
 """
 
 
-def measure(load: Load, events: int) -> Iterator[Row]:
-    """Rows for a recording of so many events."""
-    part = f"{events / 1e6:g} M"
+_TRACE = """
+import time
+import ddpviz
+from ddpviz.explorer import announce
+began = time.monotonic()
+large = ddpviz.load({path!r})
+took = time.monotonic() - began
+subject = announce(large)
+"""
+
+
+def measure(load: Load, events: int, trace: Path | None) -> Iterator[Row]:
+    """Rows for a recording of so many events, or for a trace (a folder of them) in its place."""
+    part = f"{events / 1e6:g} M" if trace is None else "trace"
     with lab() as found:
-        begin(found, load, 2)
-        found.run("session.run(40)")
-        found.run(_LARGE)
-        found.run(f"large = larger(session.recording, {events})")
-        found.run("session.close(); subject = announce(large)")
+        if trace is None:
+            begin(found, load, 2)
+            found.run("session.run(40)")
+            found.run(_LARGE)
+            found.run(f"large = larger(session.recording, {events})")
+            found.run("session.close(); subject = announce(large)")
+        else:
+            found.run(_TRACE.format(path=str(trace)))
+            yield Row(part, "loaded", f"{found.value('took'):.1f} s")
+        began = time.monotonic()
         found.open("explorer", found.value("subject.id"))
+        yield Row(part, "explorer opened", f"{time.monotonic() - began:.1f} s")
         time.sleep(3)
         many, steps = found.value("[len(large), large.last_step + 1]")
         watch = Watch(found)

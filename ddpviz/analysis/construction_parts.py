@@ -184,7 +184,10 @@ class _About:
 
     def _options(self) -> str:
         names = ("static_graph", "find_unused_parameters", "gradient_as_bucket_view")
-        told = [name for name in names if self._values.get(name)]
+        others = ("batched_grad_copy", "skip_all_reduce_unused_params")
+        told = [name for name in (*names, *others) if self._values.get(name)]
+        if mixed := self._values.get("mixed_precision"):
+            told.append(f"mixed_precision ({mixed})")
         flag = sync_flag(self._values)
         if self._values.get(flag) is False:
             told.append(f"{flag} off")

@@ -17,7 +17,7 @@ _TEXTS = ("id", "claim", "verdict", "truth", "checked", "proof")
 class Claim:
     """``claim``: what the article says, in our words. ``verdict``: one of ``VERDICTS``.
     ``truth``: what is so. ``checked``: versions of torch on which the proof was run. ``proof``:
-    a test of the project that shows it on the installed torch, or a demonstration's name.
+    a test of the project that shows it on the installed torch.
     """
 
     id: str

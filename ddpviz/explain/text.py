@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from ddpviz.analysis.units import format_duration
 from ddpviz.explain.knowledge import Entry
@@ -79,8 +79,11 @@ def _station(station: Station, depth: int, zero_ns: int, told: set[int]) -> list
     return lines
 
 
-def claims(found: Iterable[Claim], version: str) -> str:
-    """The register as text. ``version``: of the torch installed here."""
+def claims(
+    found: Iterable[Claim], version: str, shown: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The register as text. ``version``: of the torch installed here; ``shown``: by claim the
+    demonstrations that show it."""
     lines: list[str] = []
     part = ""
     for one in found:
@@ -90,7 +93,11 @@ def claims(found: Iterable[Claim], version: str) -> str:
         lines.append(f"{one.id}  [{one.verdict}]")
         lines += wrapped(f"The article: {one.claim}", 4)
         lines += wrapped(f"On torch: {one.truth}", 4)
-        lines += [f"    Proof: {one.proof}", f"    Checked: {one.checked_text(version)}", ""]
+        lines.append(f"    Proof: {one.proof}")
+        if names := (shown or {}).get(one.id):
+            called = ", ".join(f'session.demonstrate("{name}")' for name in names)
+            lines += wrapped(f"See it: {called}", 4, 4)
+        lines += [f"    Checked: {one.checked_text(version)}", ""]
     return "\n".join(lines).rstrip()
 
 

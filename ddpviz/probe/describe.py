@@ -159,6 +159,7 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
     """DDP's knobs as it holds them, and beside them what else decides about collectives.
 
     ``first_bucket_bytes_cap``; ``per_bucket_bytes_caps``, where a list of caps was given;
+    ``mixed_precision``, where it is on: its dtypes in words;
     ``comm_hook``: its name, "" for DDP's own all-reduce; ``buffer_hook``: where a hook takes the
     place of the buffers' broadcast: "pre_forward", "post_forward" or "none"; ``world_size``.
     """
@@ -171,6 +172,13 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
     caps = getattr(getattr(ddp, "_bucket_config", None), "per_bucket_bytes_caps", ())
     if caps:
         values["per_bucket_bytes_caps"] = list(caps)
+    mixed = getattr(ddp, "mixed_precision", None)
+    if mixed is not None:
+        values["mixed_precision"] = ", ".join(
+            f"{name} {str(dtype).removeprefix('torch.')}"
+            for name in ("param_dtype", "reduce_dtype", "buffer_dtype")
+            if (dtype := getattr(mixed, name, None)) is not None
+        )
     values["comm_hook"] = comm_hook_name(ddp)
     values["buffer_hook"] = buffer_hook(ddp)
     values["world_size"] = ddp.process_group.size()

@@ -1,8 +1,9 @@
 """A recording as Chrome's JSON, for Perfetto and chrome://tracing: one process per rank.
 
-Lanes of a rank: its steps, its training thread, gradients as they became ready, a lane per bucket,
-other collectives. Flows go from a gradient to its bucket and from there to its collective. Every
-event has its record in its arguments, so that :mod:`ddpviz.traces.exported` reads it back whole.
+Lanes of a rank: its steps, its training thread, what its host did while a device went on,
+gradients as they became ready, a lane per bucket of each module, other collectives. Flows go from a
+gradient to its bucket and from there to its collective. Every event has its record in its
+arguments, so that :mod:`ddpviz.traces.exported` reads it back whole.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FIELDS = (
     "kind", "cause", "flags", "clock", "module", "group", "index", "sequence", "iteration", "step",
     "bytes", "label",
 )  # fmt: skip
-_STEPS, _TRAINING, _READY, _MARKS, _BUCKETS, _OTHERS = 1, 2, 3, 4, 10, 1000
+_STEPS, _TRAINING, _READY, _MARKS, _HOST, _BUCKETS, _OTHERS = 1, 2, 3, 4, 5, 10, 1000
 #: A moment is drawn as long as this: flows begin and end in what has a length.
 _MOMENT_US = 1.0
 _POINTS = (Kind.COLLECTIVE_LAUNCHED, Kind.GAP, Kind.CONFIGURED, Kind.FAILED)
@@ -81,12 +82,15 @@ def _events(recording: Recording, base_ns: int) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
         lanes = {_STEPS: "steps", _TRAINING: "training thread", _READY: "gradients ready",
                  _MARKS: "marks"}  # fmt: skip
-        others = _Lanes()
+        others, buckets = _Lanes(), _bucket_lanes(recording, rank)
+        several = len({module for module, _ in buckets}) > 1
+        for (module, bucket), lane in buckets.items():
+            lanes[lane] = f"bucket {bucket}" + (f" of module {module}" if several else "")
         for record in records[np.argsort(records["begin_ns"], kind="stable")]:
-            lane = _lane(record, others)
-            lanes.setdefault(lane, _lane_name(lane))
+            lane = _lane(record, others, buckets)
+            lanes.setdefault(lane, "host" if lane == _HOST else "other collectives")
             yield _event(recording, record, rank, lane, base_ns)
-        yield from _fillings(recording, rank, base_ns, flows)
+        yield from _fillings(recording, rank, base_ns, flows, buckets)
         for lane, name in sorted(lanes.items()):
             yield _named("thread_name", rank, lane, name)
             yield {
@@ -110,8 +114,22 @@ class _Lanes:
         return len(self._until) - 1
 
 
-def _lane(record: np.void, others: _Lanes) -> int:
+#: By (module, bucket) its lane.
+_BucketLanes = dict[tuple[int, int], int]
+
+
+def _bucket_lanes(recording: Recording, rank: int) -> _BucketLanes:
+    """One for each bucket of each module, as far as there is room: modules overlap."""
+    done = recording.records(kinds=Kind.COLLECTIVE_DONE, ranks=rank)
+    done = done[(done["cause"] == Cause.BUCKET) & (done["index"] >= 0)]
+    places = sorted(set(zip(done["module"].tolist(), done["index"].tolist(), strict=True)))
+    return {place: _BUCKETS + at for at, place in enumerate(places[: _OTHERS - _BUCKETS])}
+
+
+def _lane(record: np.void, others: _Lanes, buckets: _BucketLanes) -> int:
     kind = int(record["kind"])
+    if kind == Kind.HOST:
+        return _HOST
     if kind == Kind.STEP:
         return _STEPS
     if kind == Kind.GRAD_READY:
@@ -119,16 +137,12 @@ def _lane(record: np.void, others: _Lanes) -> int:
     if kind in _POINTS:
         return _MARKS
     if kind == Kind.COLLECTIVE_DONE:
-        if record["cause"] == Cause.BUCKET and 0 <= record["index"] < _OTHERS - _BUCKETS:
-            return _BUCKETS + int(record["index"])
+        if record["cause"] == Cause.BUCKET:
+            lane = buckets.get((int(record["module"]), int(record["index"])))
+            if lane is not None:
+                return lane
         return _OTHERS + others.take(int(record["begin_ns"]), int(record["end_ns"]))
     return _TRAINING
-
-
-def _lane_name(lane: int) -> str:
-    if lane >= _OTHERS:
-        return "other collectives"
-    return f"bucket {lane - _BUCKETS}"
 
 
 def _event(
@@ -178,7 +192,7 @@ def _name(recording: Recording, record: np.void, kind: int) -> str:
 
 
 def _fillings(
-    recording: Recording, rank: int, base_ns: int, flows: Iterator[int]
+    recording: Recording, rank: int, base_ns: int, flows: Iterator[int], buckets: _BucketLanes
 ) -> Iterator[dict[str, Any]]:
     """Each bucket from its first gradient to its launch, with the flows into and out of it."""
     table = analysis.buckets(recording)
@@ -198,8 +212,8 @@ def _fillings(
     for row in table.itertuples(index=False):
         begin_us = (int(row.first_ready_ns) - base_ns) / 1000
         launch_us = (int(row.launched_ns) - base_ns) / 1000
-        lane = _BUCKETS + int(row.bucket)
-        if launch_us <= begin_us or lane >= _OTHERS:
+        lane = buckets.get((int(row.module), int(row.bucket)))
+        if launch_us <= begin_us or lane is None:
             continue
         yield {
             "ph": "X", "cat": "filling", "name": f"bucket {row.bucket} fills", "pid": rank,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpviz.demonstrations import demonstrations
 from ddpviz.explain import claims
 from tests.cli.command import ddpviz
 from tests.cli.conftest import Demo
@@ -67,6 +68,9 @@ def test_claims_prints_every_claim_with_its_verdict_and_proof() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
     found = json.loads(ddpviz("claims", "--json").stdout)
     assert [one["id"] for one in found["claims"]] == [claim.id for claim in claims()]
+    named = {name for one in found["claims"] for name in one["demonstrations"]}
+    assert named == {one.name for one in demonstrations() if one.claims}
+    assert all(f'session.demonstrate("{name}")' in done.stdout for name in named)
     assert {one["verdict"] for one in found["claims"]} == {
         "true",
         "true with a caveat",

@@ -18,8 +18,10 @@ from ddpviz.traces import TraceError
 from ddpviz.traces.writing import write_chrome
 from tests.cli.command import ddpviz as command
 from tests.cli.test_errors import assert_one_line
+from tests.ranks import run_ranks
 from tests.traces.recorded import PARAMETERS
 from tests.views.samples import sample_recording
+from tests.views.test_real_runs import record_modes
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
@@ -45,6 +47,22 @@ def test_a_process_per_rank_with_nested_rows(own: Path, tmp_path: Path) -> None:
     events = events_of(write_chrome(recording, tmp_path / "run.json"))
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0", 1: "rank 1"}
+    assert_nested(events)
+
+
+@pytest.mark.parametrize("mode", ["two_modules", "called_twice", "join", "static_graph"])
+def test_rows_are_nested_in_what_ranks_recorded(tmp_path: Path, mode: str) -> None:
+    """Also buckets of the same number of two modules, whose backwards overlap."""
+    run_ranks(record_modes, 2, str(tmp_path), [mode])
+    events = events_of(write_chrome(ddpviz.load(tmp_path / mode), tmp_path / "run.json"))
+    assert_nested(events)
+    lanes = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    named = {lane for lane in lanes if lane.startswith("bucket 0")}
+    assert len(named) == (2 if mode == "two_modules" else 1)
+
+
+def assert_nested(events: list[dict[str, Any]]) -> None:
+    """Perfetto drops what overlaps in a lane."""
     lanes: dict[tuple[int, int], list[tuple[float, float]]] = collections.defaultdict(list)
     for one in events:
         if one["ph"] == "X" and one["tid"] != 3:
@@ -54,7 +72,7 @@ def test_a_process_per_rank_with_nested_rows(own: Path, tmp_path: Path) -> None:
         for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
             while open_ and open_[-1] <= begin + 1e-3:
                 open_.pop()
-            assert not open_ or end <= open_[-1] + 1e-3  # Perfetto drops what overlaps in a lane
+            assert not open_ or end <= open_[-1] + 1e-3
             open_.append(end)
 
 

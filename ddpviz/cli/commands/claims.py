@@ -23,13 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from ddpviz.demonstrations import demonstrations
     from ddpviz.explain import claims, installed, text
 
+    shown: dict[str, list[str]] = {}
+    for one in demonstrations():
+        for claim_id in one.claims:
+            shown.setdefault(claim_id, []).append(one.name)
     if options.json:
         found = {
             "torch_installed": installed().version,
-            "claims": [dataclasses.asdict(claim) for claim in claims()],
+            "claims": [
+                {**dataclasses.asdict(claim), "demonstrations": shown.get(claim.id, [])}
+                for claim in claims()
+            ],
         }
         print(json.dumps(found, indent=1))
         return
-    say(text.claims(claims(), installed().version))
+    say(text.claims(claims(), installed().version, shown))
