@@ -153,6 +153,10 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         if note.what == "unused parameters":
             yield from _because(note.why, ("unused-search",))
             break
+    unsplit = case.evidence.buckets["unsplit"]
+    if len(unsplit) and all(unsplit):
+        why = f"waiting for a rank and transferring are not told apart: {unsplit[0]}"
+        yield from _because(why, ("straggler",))
     if len(case.source.records(kinds=Kind.STEP)) == 0:
         yield from _because("no step has ended", ("exposed-communication", "head-of-line"))
 
