@@ -20,6 +20,8 @@ from typing import Any
 from ddpviz.printable import printable
 
 _NUMBER: int | None = getattr(signal, "SIGUSR1", None)
+#: How long closing waits for what is being told.
+_LEAVES_S = 1.0
 
 
 def _handled_in_c(number: int) -> bool:
@@ -61,6 +63,7 @@ class OnSignal:
     def __init__(self, tell: Callable[[], str]) -> None:
         self._tell = tell
         self._before: Any = None
+        self._thread: threading.Thread | None = None
         self._asked, self._ask = socket.socketpair()
         self._installed = _NUMBER is not None and self._install(_NUMBER)
 
@@ -76,7 +79,8 @@ class OnSignal:
         others = signal.set_wakeup_fd(self._ask.fileno(), warn_on_full_buffer=False)
         if others != -1:
             signal.set_wakeup_fd(others)
-        threading.Thread(target=self._run, name="ddpviz-signal", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="ddpviz-signal", daemon=True)
+        self._thread.start()
         return True
 
     def _handle(self, number: int, frame: Any) -> None:
@@ -128,4 +132,7 @@ class OnSignal:
                 return
             self._installed = False
         self._ask.close()
+        thread = self._thread
+        if thread is not None and not forked and thread is not threading.current_thread():
+            thread.join(_LEAVES_S)  # until then it keeps what it tells of alive
         self._asked.close()

@@ -73,7 +73,8 @@ class Collectives:
         label = self._operations.get((name, dtype)) or self._operation(name, dtype)
         key = (group, sequence)
         running, write, rank = self._open, recorder.write_rows, recorder.rank
-        now, launch_ns = time.time_ns if found[3] else recorder.now, int(begin_ns)
+        now = time.time_ns if found[3] and ended else recorder.now
+        launch_ns = int(begin_ns)
         running[key] = (name, sequence, cause, index, step, launch_ns)
         write(
             (launch_ns, launch_ns, nbytes, step, iteration, index, sequence, label, rank, flags,
