@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,9 @@ def test_torchrun_restarts_ranks_and_the_recording_goes_on(tmp_path: Path) -> No
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
         [sys.executable, *launcher, "--max-restarts=1", str(script), str(out)],
+        # Else the ranks of both lives share one store, and gloo may find the address of a rank
+        # that has ended before its successor has written its own.
+        env=os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         capture_output=True,
         text=True,
         timeout=300,
