@@ -7,6 +7,7 @@ The same recording always gives the same table; nothing here keeps state or writ
 from __future__ import annotations
 
 from ddpviz.analysis.buckets import buckets
+from ddpviz.analysis.buffer_dtypes import buffer_dtypes
 from ddpviz.analysis.buffer_values import buffer_values
 from ddpviz.analysis.buffers import buffers
 from ddpviz.analysis.collectives import collectives
@@ -33,6 +34,7 @@ __all__ = [
     "Waiting",
     "borders",
     "buckets",
+    "buffer_dtypes",
     "buffer_values",
     "buffers",
     "collectives",

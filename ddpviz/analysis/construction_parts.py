@@ -128,7 +128,8 @@ class _About:
         if part.name in ("verify", "sync"):
             if not ran and not len(issued):
                 return "skipped, as init_sync=False" if self._silent else "it did not run"
-            return self._sent(issued)
+            named = self._sync_of(issued) if part.name == "sync" else ""
+            return "; ".join(filter(None, (self._sent(issued), named)))
         if part.name == "group":
             return self._group()
         if part.name == "collect":
@@ -176,6 +177,36 @@ class _About:
             for at, nbytes in zip(position.tolist(), issued["bytes"].tolist(), strict=True)
         )
 
+    def _sync_of(self, issued: np.ndarray) -> str:
+        """Which tensors these are: those of the module whose bytes, dtype by dtype, add up to what
+        was sent. "" where none do."""
+        if self._module is None or not len(issued):
+            return ""
+        texts, position = label_texts(self._source, issued)
+        sent: dict[str, int] = {}
+        for at, nbytes in zip(position.tolist(), issued["bytes"].tolist(), strict=True):
+            dtype = texts[at].partition(" ")[2]
+            sent[dtype] = sent.get(dtype, 0) + nbytes
+        parameters = (*self._module.parameters, *self._module.frozen)
+        for buffers in (self._module.buffers, ()):
+            held: dict[str, int] = {}
+            for tensor in (*parameters, *buffers):
+                held[tensor.dtype] = held.get(tensor.dtype, 0) + tensor.bytes
+            if {dtype: nbytes for dtype, nbytes in held.items() if nbytes} == sent:
+                kinds = {
+                    "parameters": self._module.parameters,
+                    "frozen parameters": self._module.frozen,
+                    "buffers": buffers,
+                }
+                named = [
+                    f"{what} {_some([tensor.name for tensor in tensors])}"
+                    for what, tensors in kinds.items()
+                    if tensors
+                ]
+                missing = "" if buffers or not self._module.buffers else "; buffers were not sent"
+                return ", ".join(named) + missing
+        return ""
+
     def _reducer(self) -> str:
         if self._plan is None or self._plan.reason != "construction":
             return ""
@@ -192,3 +223,8 @@ class _About:
         if self._values.get(flag) is False:
             told.append(f"{flag} off")
         return ", ".join(told) or (f"none of {', '.join(names)}" if self._values else "")
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from ddpviz.analysis.tables import (
     sorted_rows,
     table,
 )
-from ddpviz.events import Kind
+from ddpviz.events import Kind, Module
 
 _SCHEMA = {
     "step": "int64",
@@ -86,7 +87,7 @@ def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
             "finalize_ms": (int(record["end_ns"]) - int(record["begin_ns"])) / 1e6,
             "rest_ms": rest_ms,
             "copy": copy(values),
-            "division": division(values),
+            "division": division(values, _sparse(source, rank, module)),
             "derived": "" if streamed else "wait_ms,rest_ms",
             "proxy": UNSPLIT[Unsplit.ENQUEUED] if streamed else _PROXY,
         }
@@ -120,16 +121,28 @@ def copy(values: dict[str, Any]) -> str:
     return "gradients are views of the bucket: nothing is copied"
 
 
-def division(values: dict[str, Any]) -> str:
-    """Where gradients are divided by the number of ranks in a configuration.
+def division(values: dict[str, Any], sparse: Sequence[str] = ()) -> str:
+    """Where gradients are divided by the number of ranks in a configuration, and by which number.
 
-    From ``Reducer::mark_variable_ready_dense`` and ``run_comm_hook``, as of torch 2.13.
+    ``sparse``: names of parameters with sparse gradients. From ``Reducer``'s
+    ``mark_variable_ready_dense`` and ``_sparse`` and ``run_comm_hook``, and from DDP's
+    ``compiled_accum_grad_hook``, as of torch 2.13.
     """
     if not values:
         return "not known: its module's configuration was not recorded"
     hook = values.get("comm_hook")
     if hook:
         return f"in the comm hook, {hook}: with a hook DDP divides nothing itself"
+    if values.get("python_reducer"):
+        return "in python_reducer's hook of each parameter, before its all-reduce"
+    told = _divided_where(values)
+    if sparse:
+        more = f" and {len(sparse) - 1} more" if len(sparse) > 1 else ""
+        told += f"; the sparse gradient of {sparse[0]}{more} where it lies, as it gets ready"
+    return told + _divided_by(values)
+
+
+def _divided_where(values: dict[str, Any]) -> str:
     if values.get("batched_grad_copy"):
         return "once per bucket, when all its gradients were copied in (batched_grad_copy)"
     if values.get("gradient_as_bucket_view"):
@@ -139,3 +152,20 @@ def division(values: dict[str, Any]) -> str:
             "copied in"
         )
     return "gradient by gradient, while each is copied into the bucket, before the all-reduce"
+
+
+def _divided_by(values: dict[str, Any]) -> str:
+    """What Join makes of the number of ranks."""
+    initial = values.get("divide_by_initial_world_size")
+    if initial is None:
+        return ""
+    if initial:
+        return "; under Join by all ranks, also those that have joined"
+    return (
+        "; under Join by the ranks that have not joined yet, as divide_by_initial_world_size=False"
+    )
+
+
+def _sparse(source: Source, rank: int, module: int) -> tuple[str, ...]:
+    found = [note.sparse for note in source.notes(Module, rank=rank) if note.id == module]
+    return found[-1] if found else ()

@@ -74,6 +74,7 @@ _NOTES: dict[str, Any] = {cls.__name__.lower(): cls for cls in get_args(Note)}
 _NESTED: dict[str, dict[Any, Any]] = {
     "parameters": {Module: Tensor},
     "buffers": {Module: Tensor},
+    "frozen": {Module: Tensor},
     "buckets": {Plan: Bucket},
     "frames": {Walk: Frame},
     "arguments": {Graph: Argument},

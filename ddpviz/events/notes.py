@@ -51,13 +51,19 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """A DDP module: ``parameters`` in the Reducer's index order (registration order)."""
+    """A DDP module: ``parameters`` in the Reducer's index order (registration order).
+
+    ``frozen``: those that want no gradient, so the Reducer has not got them, and DDP sends them
+    once, with the initial state. ``sparse``: names of parameters whose gradients are sparse.
+    """
 
     id: int
     name: str
     parameters: tuple[Tensor, ...]
     buffers: tuple[Tensor, ...]
     ignored: tuple[str, ...]
+    frozen: tuple[Tensor, ...] = ()
+    sparse: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

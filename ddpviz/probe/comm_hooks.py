@@ -21,7 +21,12 @@ def watch(recorder: Recorder, patches: Patches) -> None:
     """Wrap the methods that register hooks, so that those from now on are recorded."""
     patches.wrap(DDP, "register_comm_hook", lambda call: _register_comm_hook(recorder, call))
     # What a module may be told after its constructor; its configuration is then another.
-    for name in ("_register_builtin_comm_hook", "_register_buffer_comm_hook", "_set_static_graph"):
+    for name in (
+        "_register_builtin_comm_hook",
+        "_register_buffer_comm_hook",
+        "_set_static_graph",
+        "join_hook",
+    ):
         patches.wrap(DDP, name, lambda call: _configured_by(recorder, call))
 
 

@@ -51,23 +51,50 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     buffers = [
         _tensor(name, buffer) for name, buffer in ddp.module.named_buffers() if name not in ignored
     ]
+    reduced = {id(reference()) for reference in parameters}
+    live = _live(ddp)
+    sparse = _sparse(ddp)
     return Module(
         module_id,
         _name(ddp.module),
         tuple(tensors),
         tuple(buffers),
         tuple(sorted(ignored)),
+        tuple(
+            _tensor(name, parameter)
+            for name, parameter in live
+            if id(parameter) not in reduced and not parameter.requires_grad and name not in ignored
+        ),
+        tuple(name for name, parameter in live if id(parameter) in sparse),
     )
+
+
+def _live(ddp: Any) -> list[tuple[str, torch.Tensor]]:
+    """The parameters there are now, by name; all those of a compiled model have _orig_mod in it."""
+    return [
+        (name.replace("_orig_mod.", ""), parameter)
+        for name, parameter in ddp.module.named_parameters()
+    ]
+
+
+def has_sparse(ddp: Any) -> bool:
+    """Whether a parameter has sparse gradients."""
+    return bool(_sparse(ddp))
+
+
+def _sparse(ddp: Any) -> set[int]:
+    """Ids of the parameters that ``DDP._build_params_for_reducer`` expects sparse gradients of."""
+    return {
+        id(module.weight)
+        for module in ddp.module.modules()
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse
+    }
 
 
 def _parameter_names(ddp: Any, parameters: list[Any]) -> dict[int, str]:
     """By id. One that was replaced since the module was wrapped has the name of what is in its
     place now; where that has more or fewer parameters its index, below their common path."""
-    # All parameters of a compiled model have this in their names.
-    live = [
-        (name.replace("_orig_mod.", ""), parameter)
-        for name, parameter in ddp.module.named_parameters()
-    ]
+    live = _live(ddp)
     names = {id(parameter): name for name, parameter in live}
     ignored = ddp.parameters_to_ignore
     here = [(name, parameter) for name, parameter in live if name not in ignored]
@@ -161,7 +188,9 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
     ``first_bucket_bytes_cap``; ``per_bucket_bytes_caps``, where a list of caps was given;
     ``mixed_precision``, where it is on: its dtypes in words;
     ``comm_hook``: its name, "" for DDP's own all-reduce; ``buffer_hook``: where a hook takes the
-    place of the buffers' broadcast: "pre_forward", "post_forward" or "none"; ``world_size``.
+    place of the buffers' broadcast: "pre_forward", "post_forward" or "none"; ``world_size``;
+    ``python_reducer``, where it reduces; ``divide_by_initial_world_size``, once Join has been told
+    of the module.
     """
     values: dict[str, Any] = {
         name: getattr(ddp, name) for name in _CONFIGURATION if hasattr(ddp, name)
@@ -182,6 +211,10 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
     values["comm_hook"] = comm_hook_name(ddp)
     values["buffer_hook"] = buffer_hook(ddp)
     values["world_size"] = ddp.process_group.size()
+    if getattr(ddp, "_use_python_reducer", False):
+        values["python_reducer"] = True
+    if hasattr(ddp, "_divide_by_initial_world_size"):
+        values["divide_by_initial_world_size"] = bool(ddp._divide_by_initial_world_size)
     return Configuration(module_id, version, time.time_ns(), values)
 
 

@@ -150,7 +150,10 @@ class Modules:
                 ddp, state.parameters, state.id, state.plan_version + 1, iteration, reason, limits
             )
         except (RuntimeError, TypeError) as error:
-            self._recorder.say(f"the bucket plan is not available here, because {error}")
+            why = str(error)
+            if describe.has_sparse(ddp):
+                why = "torch does not tell the buckets of a model with sparse gradients"
+            self._recorder.say(f"the bucket plan is not available here, because {why}")
             return
         state.plan_version += 1
         self._recorder.note(state.plan)

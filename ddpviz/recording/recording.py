@@ -346,6 +346,12 @@ class Recording:
 
         return analysis.borders(self, step, rank)
 
+    def buffer_dtypes(self, step: int | None = None) -> pd.DataFrame:
+        """See :func:`ddpviz.analysis.buffer_dtypes`."""
+        from ddpviz import analysis
+
+        return analysis.buffer_dtypes(self, step)
+
     def buffer_values(self) -> pd.DataFrame:
         """See :func:`ddpviz.analysis.buffer_values`."""
         from ddpviz import analysis

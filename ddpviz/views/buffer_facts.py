@@ -15,6 +15,8 @@ from ddpviz.views.text import count, duration, names, sent_size, size
 _MOST_FORWARDS = 4
 #: Sampled steps that values are followed over.
 _SAMPLES = 6
+#: Ranks whose drift is told, those furthest off.
+_MOST_RANKS = 8
 _ANSWERS = {1: "yes", 0: "no", -1: "not known"}
 
 
@@ -22,7 +24,7 @@ def buffer_facts(
     source: Source, step: int, forwards: list[Row], sent: list[Row]
 ) -> tuple[str, ...]:
     """``forwards``: rows of :func:`ddpviz.analysis.buffers.decided_rows` of the step, ``sent``:
-    those of :func:`ddpviz.analysis.collectives.collective_rows` that moved buffers in it."""
+    those of :func:`ddpviz.analysis.buffer_dtypes.buffer_dtype_rows`."""
     return (
         *_forwards(forwards),
         *_dtypes(sent),
@@ -59,19 +61,27 @@ def _conditions(row: Row) -> str:
 
 
 def _dtypes(sent: list[Row]) -> list[str]:
-    """One for each dtype: what the first rank sent, and how long it took."""
+    """One for each dtype: what the first rank sent, how long it took, how long it waited for it."""
     first = min((row["rank"] for row in sent), default=0)
-    found: dict[str, list[Row]] = {}
+    found: dict[tuple[str, str], list[Row]] = {}
     for row in sent:
         if row["rank"] == first:
-            found.setdefault(row["dtype"] or "unknown dtype", []).append(row)
+            key = row["dtype"] or "unknown dtype", row["op"] or "collective"
+            found.setdefault(key, []).append(row)
     return [
-        f"{dtype}: {count(len(rows), rows[0]['op'] or 'collective')}, "
-        f"{sent_size(sum(row['bytes'] for row in rows))}, "
-        f"{duration(sum(row['duration_ms'] for row in rows))} on rank {first}"
-        + ("; the forward waits for it" if rows[0]["op"] == "broadcast" else "")
-        for dtype, rows in found.items()
+        f"{dtype}: {count(sum(row['collectives'] for row in rows), op)}, "
+        f"{sent_size(sum(row['bytes'] for row in rows))}, {_waited(rows)} on rank {first}"
+        for (dtype, op), rows in found.items()
     ]
+
+
+def _waited(rows: list[Row]) -> str:
+    took_ms, waited_ms = (sum(row[name] for row in rows) for name in ("time_ms", "waited_ms"))
+    if math.isnan(took_ms):
+        return "its time is not known"
+    if math.isnan(waited_ms):
+        return f"{duration(took_ms)}, how much of it on the critical path is not known,"
+    return f"{duration(took_ms)}, {duration(waited_ms)} of it on the critical path"
 
 
 def _volume(source: Source, forwards: list[Row]) -> list[str]:
@@ -140,9 +150,13 @@ def _drift(rows: list[Row], step: int) -> list[str]:
     known = [row for row in rows if row["name"] in differed and not math.isnan(row["drift"])]
     if known:
         most = max(known, key=lambda row: abs(row["drift"]))
+        by_rank = {row["rank"]: row for row in known if row["name"] == most["name"]}
+        shown = sorted(sorted(by_rank, key=lambda r: -abs(by_rank[r]["drift"]))[:_MOST_RANKS])
+        norms = ", ".join(f"{by_rank[rank]['norm_before']:.4g} on rank {rank}" for rank in shown)
+        more = f" and {len(by_rank) - len(shown)} more" if len(by_rank) > len(shown) else ""
         told += (
-            f"; furthest had drifted rank {most['rank']}'s {most['name']}, its norm "
-            f"{most['norm_before']:.4g} and {most['norm_after']:.4g} after the sync"
+            f"; furthest had drifted {most['name']}, its norm {norms}{more}, and "
+            f"{most['norm_after']:.4g} after the sync"
         )
     return [told]
 

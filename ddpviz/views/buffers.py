@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from ddpviz.analysis.buffer_dtypes import buffer_dtype_rows
 from ddpviz.analysis.buffers import buffer_rows, decided_rows
 from ddpviz.analysis.calls import calls
-from ddpviz.analysis.collectives import collective_rows
-from ddpviz.events import Cause
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.buffer_facts import buffer_facts
 from ddpviz.views.buffer_lanes import add_lanes
@@ -103,8 +102,8 @@ def _told(moment: Moment) -> tuple[str, tuple[str, ...]]:
     forwards = decided_rows(source, step, buffer_rows(source, step, called))
     if step < 0 or not len(forwards):
         return "no forward of a DDP module was completed yet", ()
-    sent = collective_rows(source, called[called["cause"] == Cause.BUFFERS])
-    of_forwards, of_dtypes = as_rows(forwards), as_rows(sent)
+    of_forwards = as_rows(forwards)
+    of_dtypes = as_rows(buffer_dtype_rows(source, step, called))
     title = _title(step, _means(forwards, np.array([step])), of_dtypes, of_forwards)
     return title, buffer_facts(source, step, of_forwards, of_dtypes)
 

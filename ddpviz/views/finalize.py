@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
 from ddpviz.analysis import finalize
+from ddpviz.analysis.finalizes import division
+from ddpviz.events import Configuration
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.lane_canvas import Stack
@@ -38,7 +41,7 @@ def picture(moment: Moment) -> Picture:
         return _nothing(moment, "no backward was recorded yet: run a step")
     table = finalize(moment.source, moment.step)
     if table.empty:
-        return _nothing(moment, f"step {moment.step} has no backward that reduced gradients")
+        return _without(moment)
     by_rank = _one_run(as_rows(table))
     others = len(table[["module", "iteration"]].drop_duplicates()) - 1
     ranks = lane_canvas.chosen_ranks({r: rows[0]["finalize_ms"] for r, rows in by_rank.items()})
@@ -66,6 +69,15 @@ def picture(moment: Moment) -> Picture:
         y_labels=stack.labels,
         facts=_facts(by_rank, len(ranks), others),
     )
+
+
+def _without(moment: Moment) -> Picture:
+    """Of a step without finalize: why, and who divides instead."""
+    last = max(moment.source.notes(Configuration), key=lambda note: note.time_ns, default=None)
+    if last is None or not last.values.get("python_reducer"):
+        return _nothing(moment, f"step {moment.step} has no backward that reduced gradients")
+    picture = _nothing(moment, f"step {moment.step}: python_reducer reduced, no finalize ran")
+    return dataclasses.replace(picture, facts=(f"{_DIVISION}: {division(last.values)}",))
 
 
 def _one_run(table: list[Row]) -> dict[int, list[Row]]:
@@ -164,7 +176,8 @@ def _facts(by_rank: dict[int, list[Row]], ranks: int, others: int) -> tuple[str,
     return tuple(told)
 
 
-_TOLD = {"division by the number of ranks": "division", "copying back": "copy"}
+_DIVISION = "division by the number of ranks"
+_TOLD = {_DIVISION: "division", "copying back": "copy"}
 
 
 def _nothing(moment: Moment, title: str) -> Picture:

@@ -144,6 +144,14 @@ def joined(rank: int) -> None:
             backward(ddp, rank, number)
 
 
+def joined_by_rest(rank: int) -> None:
+    """As joined; gradients are divided by the ranks that are left."""
+    ddp = wrapped(Net(), bucket_cap_mb=CAP)
+    with Join([ddp], divide_by_initial_world_size=False):
+        for number in range((4, 2, 0)[rank]):
+            backward(ddp, rank, number)
+
+
 # --- gradients and replicas ----------------------------------------------------------------------
 
 
@@ -231,6 +239,24 @@ def plain(**arguments: Any) -> Callable[[int], None]:
     return lambda rank: train(wrapped(**arguments), rank, 4)
 
 
+class Sparse(nn.Module):
+    """A table with sparse gradients, a frozen layer, and one to train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 8, sparse=True)
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, **_: Any) -> Any:
+        words = (x.flatten(1)[:, :3].abs() * 10).long() % 20
+        return {"out": [self.head(self.frozen(self.table(words).mean(1)))]}
+
+
+def sparse(rank: int) -> None:
+    train(wrapped(Sparse()), rank, 3)
+
+
 def by_default(rank: int) -> None:
     """Two MiB in two tensors, so that the small first bucket can be seen."""
     train(wrapped(Net(width=60_000)), rank, 3)
@@ -264,6 +290,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "hooked after": hooked(Location.POST_FORWARD),
     "hooked before": hooked(Location.PRE_FORWARD),
     "joined": joined,
+    "joined by the rest": joined_by_rest,
     "hook averages": with_hook(hook_averages),
     "hook forgets": with_hook(hook_forgets),
     "hook with views": with_hook(hook_averages, gradient_as_bucket_view=True),
@@ -276,6 +303,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "list of caps": plain(bucket_cap_mb_list=[0.001, 0.004]),
     "without init sync": plain(init_sync=False, bucket_cap_mb=CAP),
     "views": plain(gradient_as_bucket_view=True, bucket_cap_mb=CAP),
+    "sparse": sparse,
     "by default": by_default,
     "find_unused by default": unsearched,
     "convnet": convnet,

@@ -12,6 +12,7 @@ from ddpviz import analysis
 from ddpviz.events import Cause, Configuration, Kind
 from ddpviz.recording import Recording
 from tests.analysis import inside
+from tests.views.samples import on_cuda
 
 #: 8 channels: running mean and variance in float32, the number of batches as int64.
 FLOAT_BYTES, COUNT_BYTES = 2 * 8 * 4, 8
@@ -204,3 +205,30 @@ class Older:
             )
             for note in found
         ]
+
+
+@pytest.mark.parametrize("case", ["convnet", "drifting", "hooked after", "hooked before"])
+def test_per_dtype_it_is_told_what_was_moved_and_waited_for(
+    recorded: dict[str, Recording], case: str
+) -> None:
+    recording = recorded[case]
+    table = recording.buffer_dtypes()
+    sent = recording.collectives()
+    sent = sent[sent["cause"] == "buffers"]
+    keys = ["step", "rank", "op", "dtype"]  # a hook's own collectives have no iteration
+    whole = sent.groupby(keys)["bytes"].agg(["size", "sum"])
+    mine = table.set_index(keys).sort_index()
+    assert len(mine) == len(whole) > 0
+    assert mine["collectives"].tolist() == whole["size"].tolist()
+    assert mine["bytes"].tolist() == whole["sum"].tolist()
+    assert (table["waited_ms"] <= table["time_ms"] + 1e-9).all() and (table["time_ms"] > 0).all()
+    # In all a rank waits no longer than it is in the sync, and DDP's own waits for what it sends.
+    waited = table.groupby(["step", "iteration", "rank"])["waited_ms"].max()
+    synced = recording.buffers().set_index(["step", "iteration", "rank"])["sync_ms"]
+    assert (waited <= synced.loc[waited.index] + 1e-9).all()
+    assert (table["iteration"] >= 0).all() and (table["waited_ms"] > 0).all()
+
+
+def test_of_what_was_only_enqueued_no_wait_is_told(recorded: dict[str, Recording]) -> None:
+    table = on_cuda(recorded["drifting"]).buffer_dtypes()
+    assert len(table) and table["time_ms"].isna().all() and table["waited_ms"].isna().all()

@@ -15,6 +15,7 @@ TABLES = (
     "plan_reasons",
     "finalize",
     "forward_graph",
+    "buffer_dtypes",
     "buffer_values",
     "replicas",
     "buffers",

@@ -46,7 +46,11 @@ def test_collectives_of_a_construction_are_those_of_its_fourth_step(
     assert dict(mine["collectives"][mine["collectives"] > 0]) == {"verify": 2, "sync": 2}
     # Parameters and float buffers in one broadcast, the number of batches in another.
     assert mine.loc["sync", "bytes"] == 2928 + 64 + 8
-    assert mine.loc["sync", "detail"] == "broadcast float32 2.92 KiB, broadcast int64 8 B"
+    assert mine.loc["sync", "detail"] == (
+        "broadcast float32 2.92 KiB, broadcast int64 8 B; parameters conv.weight, conv.bias, "
+        "norm.weight and 7 more, buffers norm.running_mean, norm.running_var, "
+        "norm.num_batches_tracked"
+    )
     every = recording.collectives()
     outside = every[(every["rank"] == 0) & every["cause"].isin(["verify", "initial_state"])]
     assert mine["bytes"].sum() == outside["bytes"].sum()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz import analysis
+from ddpviz.analysis.units import format_duration
 from ddpviz.recording import Recording
 from tests.views.pictures import in_lane, picture_of, rows_of
 
@@ -75,7 +76,10 @@ def test_each_dtype_has_its_bytes_and_the_volume_its_threshold(
     picture = picture_of(recorded["convnet"], "buffers")
     told = " | ".join(picture.facts)
     assert "float32: 1 broadcast, 5.75 KiB, " in told and "int64: 1 broadcast, 40 B, " in told
-    assert "the forward waits for it" in told
+    rows = analysis.buffer_dtypes(recorded["convnet"], 2)
+    for row in rows[rows["rank"] == 0].itertuples():
+        waited = f"{format_duration(1e6 * row.waited_ms)} of it on the critical path"
+        assert f"{row.dtype}: 1 broadcast" in told and waited in told
     assert "all buffers are 5.79 KiB, 0.0023 % of the 250 MiB" in told
     assert "rank 0 is authoritative" in told
 
@@ -95,6 +99,7 @@ def test_drift_and_what_is_sent_for_nothing_are_told(recorded: dict[str, Recordi
     picture = picture_of(recording, "buffers")
     told = " | ".join(picture.facts)
     assert "2 buffers differed: norm.running_mean, norm.running_var; furthest had drifted" in told
+    assert " on rank 0, " in told and " on rank 2, and " in told  # its norm on every rank
     assert "sent for nothing, unchanged since 3 sampled syncs: constant" in told
     assert "state_dict() differs on rank 1, 2: norm.running_mean, norm.running_var" in told
     assert lane_kinds(recording, "equal before") == {0: "holds", 1: "drift", 2: "drift", 3: "drift"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz import analysis
+from ddpviz.analysis.units import format_bytes
 from ddpviz.recording import Recording
 from tests.analysis import inside
 from tests.views.pictures import picture_of, rows_of
@@ -39,6 +40,7 @@ def test_parts_follow_each_other_on_one_clock(recorded: dict[str, Recording]) ->
 def test_it_is_told_what_was_decided_and_why(recorded: dict[str, Recording]) -> None:
     told = " | ".join(picture_of(recorded["convnet"], "construction").facts)
     assert "rank 0's parameters and buffers to all: broadcast float32 3.75 MiB" in told
+    assert "parameters 0.weight, 1.weight, 1.bias and 14 more, buffers 1.running_mean, " in told
     assert "25 MiB, the default, and 1 MiB for the first bucket" in told
     assert "17 parameters, 3.75 MiB; 15 buffers, 5.79 KiB; nothing is ignored" in told
     assert "1 bucket: all parameters of one dtype and device share a bucket" in told
@@ -69,3 +71,14 @@ def test_of_several_constructions_the_steps_own_is_shown(recorded: dict[str, Rec
     """What Join sends at its end is no construction that could be shown."""
     picture = picture_of(recorded["joined"], "construction", 0)
     assert "Net took " in picture.title and len(rows_of(picture, "bars")) == 7 * inside.RANKS
+
+
+def test_what_was_sent_is_named_where_bytes_add_up(recorded: dict[str, Recording]) -> None:
+    facts = picture_of(recorded["sparse"], "construction").facts
+    (sent,) = [fact for fact in facts if "rank 0's parameters and buffers to all" in fact]
+    nbytes = 4 * (20 * 8 + 8 * 8 + 8 + 8 * 4 + 4)
+    assert f"broadcast float32 {format_bytes(nbytes)}; " in sent
+    assert "parameters table.weight, head.weight, head.bias, " in sent
+    assert "frozen parameters frozen.weight, frozen.bias" in sent
+    off = " | ".join(picture_of(recorded["switched off"], "construction").facts)
+    assert "parameters conv.weight, conv.bias, norm.weight and 7 more" in off

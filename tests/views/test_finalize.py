@@ -6,6 +6,7 @@ import pytest
 
 from ddpviz import analysis
 from ddpviz.recording import Recording
+from tests import compiled
 from tests.analysis import inside
 from tests.views.pictures import picture_of, rows_of
 
@@ -39,6 +40,9 @@ def test_waits_and_the_rest_are_all_of_finalize(recorded: dict[str, Recording], 
         ("explicit cap", "gradient by gradient, while each is copied", "copied out of the reduced"),
         ("views", "in the bucket, as each gradient gets ready", "nothing is copied"),
         ("hook averages", "in the comm hook, hook_averages", "copied out of the reduced"),
+        ("joined", "under Join by all ranks, also those that have", "copied out of the reduced"),
+        ("joined by the rest", "under Join by the ranks that have not", "copied out of"),
+        ("sparse", "sparse gradient of table.weight where it lies", "copied out of the reduced"),
     ],
 )
 def test_where_division_happens_and_what_is_copied_is_said_in_each_mode(
@@ -48,6 +52,12 @@ def test_where_division_happens_and_what_is_copied_is_said_in_each_mode(
     assert division in facts[0] and facts[0].startswith("division by the number of ranks: ")
     assert copied in facts[1]
     assert "cannot be seen from outside C++" in facts[2]
+
+
+def test_of_python_reducer_it_is_said_who_divides() -> None:
+    picture = picture_of(compiled.recording("python_reducer"), "finalize", 2)
+    assert picture.title == "step 2: python_reducer reduced, no finalize ran"
+    assert "python_reducer's hook of each parameter" in picture.facts[0]
 
 
 def test_the_title_names_rank_time_and_bucket(recorded: dict[str, Recording]) -> None:
