@@ -10,7 +10,7 @@ import pandas as pd
 from ddpviz.analysis.configurations import changes
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, pick, split_run_keys, table
-from ddpviz.events import Kind, Module, Plan
+from ddpviz.events import Kind, Module, Plan, Unavailable
 
 _SCHEMA = {
     "module": "int64",
@@ -192,3 +192,9 @@ def _bucket_of_parameters(plan: Plan, parameters: int) -> np.ndarray:
     for order, bucket in enumerate(plan.buckets):
         owner[[index for index in bucket.parameters if index >= 0]] = order
     return owner
+
+
+def without_plan(source: Source) -> str:
+    """Of a recording without a plan: that it has none, and why, where a rank says so."""
+    found = [note.why for note in source.notes(Unavailable) if note.what == "bucket plan"]
+    return f"no bucket plan was recorded: {found[0]}" if found else "no bucket plan was recorded"

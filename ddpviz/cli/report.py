@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpviz.analysis import plans, steps, waiting
+from ddpviz.analysis.plans import without_plan
 from ddpviz.analysis.waiting import told
 from ddpviz.cli import text
 from ddpviz.cli.output import say
@@ -44,7 +45,7 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
         say("No rank recorded anything.")
     else:
         say(f"{text.steps(steps_table)}\n")
-        say(f"{text.plans(plans_table)}\n")
+        say(f"{without_plan(recording) if plans_table.empty else text.plans(plans_table)}\n")
         if (comparison := recording.compared) is not None:
             say(f"{text.compared(comparison)}\n")
     for remark in recording.remarks:

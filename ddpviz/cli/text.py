@@ -151,10 +151,8 @@ def _broadcasts(number: Any, nbytes: Any) -> str:
 def plans(frame: pd.DataFrame) -> str:
     """Every bucket plan, one after the other.
 
-    ``frame``: of :func:`ddpviz.analysis.plans`.
+    ``frame``: of :func:`ddpviz.analysis.plans`, not empty.
     """
-    if frame.empty:
-        return "No bucket plan was recorded."
     several = frame["module"].nunique() > 1
     parts = []
     told = False

@@ -119,11 +119,10 @@ class Failure:
 class Unavailable:
     """What cannot be seen of a module, and why: nothing may be concluded from its absence.
 
-    ``what``: "buckets", "parameters" (the Reducer's), "comm hook" (when it returns), "unused
-    parameters", "walk" of a step, "collectives", "records" (of a rank, whose file is cut or not
-    there; its module is :data:`NO_MODULE`), or of torch.compile
-    "graphs", "splits", "graph breaks", "recompilations", "compilations", "fusion". ``why``:
-    completes "not available here, because".
+    ``what``: "buckets", "bucket plan", "parameters" (the Reducer's), "comm hook" (when it returns),
+    "unused parameters", "walk" of a step, "collectives", "records" (of a rank, whose file is cut
+    or not there; its module is :data:`NO_MODULE`), or of torch.compile "graphs", "splits",
+    "graph breaks", "recompilations", "compilations", "fusion". ``why``: completes "not available here, because".
     """
 
     module: int

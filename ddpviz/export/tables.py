@@ -145,11 +145,12 @@ def steps_section(recording: Recording, selected: Selected) -> str:
 def plans_section(recording: Recording) -> str:
     """Every bucket plan of the first rank, side by side, as an HTML section."""
     from ddpviz.analysis import plans
+    from ddpviz.analysis.plans import without_plan
 
     ranks = recording.ranks
     table = plans(recording, rank=ranks[0]) if ranks else pd.DataFrame()
     if table.empty:
-        return "<h2>Bucket plan</h2><p>No plan was recorded.</p>"
+        return f"<h2>Bucket plan</h2><p>{escape(without_plan(recording))}</p>"
     modules = {note.id: note.name for note in recording.notes(Module, rank=ranks[0])}
     several = table["module"].nunique() > 1
     parts = []

@@ -118,7 +118,8 @@ class Modules:
 
     def _not_seen(self, state: ModuleState, what: str, why: str) -> None:
         self._recorder.note(events.Unavailable(state.id, what, time.time_ns(), why))
-        self._recorder.say(f"{what} are not available here, because {why}")
+        are = "are" if what.endswith("s") else "is"
+        self._recorder.say(f"{what} {are} not available here, because {why}")
 
     def described(self, ddp: Any, state: ModuleState) -> None:
         """Note what the module is, once its parameters are known."""
@@ -150,10 +151,12 @@ class Modules:
                 ddp, state.parameters, state.id, state.plan_version + 1, iteration, reason, limits
             )
         except (RuntimeError, TypeError) as error:
-            why = str(error)
-            if describe.has_sparse(ddp):
+            if state.plan_seen:
+                state.plan_seen = False
                 why = "torch does not tell the buckets of a model with sparse gradients"
-            self._recorder.say(f"the bucket plan is not available here, because {why}")
+                self._not_seen(
+                    state, "bucket plan", why if describe.has_sparse(ddp) else str(error)
+                )
             return
         state.plan_version += 1
         self._recorder.note(state.plan)

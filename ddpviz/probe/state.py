@@ -69,6 +69,7 @@ class ModuleState:
         self.plan_version = -1
         self.plan: events.Plan | None = None
         self.configuration_version = 0
+        self.plan_seen = True
         self.last_stats: list[int] = []
         self.initial_limits_bytes: list[int] | None = None
         self.module_span: tuple[int, int] | None = None  # of the forward that runs, once known

@@ -6,6 +6,7 @@ from typing import Any
 
 from bokeh.models import ColumnDataSource, Quad, Text
 
+from ddpviz.analysis.plans import without_plan
 from ddpviz.views import live_canvas
 from ddpviz.views.columns import Columns, columns
 from ddpviz.views.live import LiveFigure, LiveView, Moment, Pairs, Picture, lane_axis
@@ -67,7 +68,7 @@ def picture(moment: Moment) -> Picture:
     """Lanes of buckets, on one scale of bytes."""
     rows = plan_rows(moment.source, brief=moment.width_px < _NARROW_PX)
     if rows is None:
-        hint = moment.hint if moment.step is None else "no bucket plan was recorded yet"
+        hint = moment.hint if moment.step is None else without_plan(moment.source)
         rows = PlanRows(hint, [], [], [], [], [], _HEIGHT_PX, 1.0)
     elif not rows.longest_mib:
         rows = PlanRows(rows.title, [], [], [], [], [], _HEIGHT_PX, 1.0)

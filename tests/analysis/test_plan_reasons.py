@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
-from ddpviz.events import Plan
+from ddpviz.analysis.plans import without_plan
+from ddpviz.events import Module, Plan, Unavailable
 from ddpviz.recording import Recording
 from tests.analysis import inside
 
@@ -131,3 +132,17 @@ def test_a_rebuilt_order_fits_and_a_registered_one_may_not(
     # ``side`` is marked ready at once where it is not used, though its bucket is the last.
     (guessed,) = scores("unused here")
     assert 0 < guessed < 1
+
+
+def test_where_torch_tells_no_plan_it_is_said_why(recorded: dict[str, Recording]) -> None:
+    recording = recorded["sparse"]
+    why = "torch does not tell the buckets of a model with sparse gradients"
+    assert recording.plans().empty and not recording.buckets().empty
+    for rank in recording.ranks:  # once, though the rebuild could not be read either
+        (note,) = recording.notes(Unavailable, rank=rank)
+        assert (note.what, note.why) == ("bucket plan", why)
+    assert without_plan(recording) == f"no bucket plan was recorded: {why}"
+    assert without_plan(Recording()) == "no bucket plan was recorded"
+    (module,) = recording.notes(Module, rank=0)
+    assert module.sparse == ("table.weight",)
+    assert [tensor.name for tensor in module.frozen] == ["frozen.weight", "frozen.bias"]
