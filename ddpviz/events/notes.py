@@ -122,7 +122,8 @@ class Unavailable:
     ``what``: "buckets", "bucket plan", "parameters" (the Reducer's), "comm hook" (when it returns),
     "unused parameters", "walk" of a step, "collectives", "records" (of a rank, whose file is cut
     or not there; its module is :data:`NO_MODULE`), or of torch.compile "graphs", "splits",
-    "graph breaks", "recompilations", "compilations", "fusion". ``why``: completes "not available here, because".
+    "graph breaks", "recompilations", "compilations", "fusion". ``why``: completes "not
+    available here, because".
     """
 
     module: int
