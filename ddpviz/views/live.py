@@ -19,6 +19,7 @@ from ddpviz.analysis.source import Source
 from ddpviz.printable import straight
 from ddpviz.views.columns import Columns
 from ddpviz.views.palette import DARK, LIGHT, Theme
+from ddpviz.views.text import brief
 
 #: Steps that views over time show.
 HISTORY_STEPS = 200
@@ -90,7 +91,8 @@ class Picture:
     frame; ``x_label``: None leaves the figure's; ``y_labels``: position and text of each lane, None
     for a numeric axis; ``y_label``: None leaves the figure's. ``empty``: there is nothing but the
     title, so no axis and no legend either. ``facts``: sentences that stand below the figure.
-    ``readings``: keys and labels of what can be read in full, see :class:`LiveView`.
+    ``readings``: keys and labels of what can be read in full, see :class:`LiveView`. Overlong names
+    in title and facts are cut (:func:`ddpviz.views.text.brief`).
     """
 
     step: int
@@ -105,6 +107,10 @@ class Picture:
     empty: bool = False
     facts: tuple[str, ...] = ()
     readings: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", brief(self.title))
+        object.__setattr__(self, "facts", tuple(brief(fact) for fact in self.facts))
 
 
 @dataclasses.dataclass(frozen=True)

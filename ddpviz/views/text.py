@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from ddpviz.analysis.units import format_bytes, format_duration
@@ -38,6 +40,16 @@ def begins_as_one(plan: pd.DataFrame) -> bool:
     """Whether a plan is DDP's first with no limit but dtype and device: rows of one plan of
     :func:`ddpviz.analysis.plans`."""
     return bool((plan["reason"] == "construction").all() and plan["limit_bytes"].isna().all())
+
+
+#: Longer names lose their middle in a sentence; hovers, tables and readings have them whole.
+LONGEST_NAME = 80
+_TOO_LONG = re.compile(rf"\S{{{LONGEST_NAME + 1},}}")
+
+
+def brief(text: str) -> str:
+    """A sentence, of whose overlong names only the begin and the end are left: "encoder…weight"."""
+    return _TOO_LONG.sub(lambda found: f"{found[0][:40]}…{found[0][-39:]}", text)
 
 
 def duration(ms: float) -> str:

@@ -43,6 +43,12 @@ _FRAME = f"""() => {{ {_PLOT}
 _CURSOR = f"""() => {{ {_PLOT}
   return plot.model.renderers.find((one) => one.name == "veil").data_source.data.x[0]
 }}"""
+#: By how much a slide's content is larger than it.
+_OVERFLOW = """() => {
+  const {scrollHeight, clientHeight, scrollWidth, clientWidth} =
+    document.querySelector("section.present")
+  return [scrollHeight - clientHeight, scrollWidth - clientWidth]
+}"""
 #: Of each figure: what it takes, what its slide has room for.
 _FILLED = """() => [...document.querySelectorAll("section.present .figure")].map((holder) => {
   const root = [...Bokeh.index.roots].find((view) => holder.contains(view.el))
@@ -126,12 +132,7 @@ def test_figures_fill_their_slides_and_nothing_is_cut(
     deck.page.set_viewport_size({"width": size[0], "height": size[1]})
     for name in ("timeline", "plan", "countdown", "buffers", "overlap", "findings", "close"):
         deck.go(name)
-        overflow = """() => {
-          const {scrollHeight, clientHeight, scrollWidth, clientWidth} =
-            document.querySelector("section.present")
-          return [scrollHeight - clientHeight, scrollWidth - clientWidth]
-        }"""
-        assert deck.page.evaluate(overflow) == [0, 0], name
+        assert deck.page.evaluate(_OVERFLOW) == [0, 0], name
         for taken, room, scrolled in deck.page.evaluate(_FILLED):
             assert 0.5 * room < taken <= room == scrolled, name
     assert deck.errors == []
@@ -259,6 +260,20 @@ def test_names_stay_text(browser: Any, tmp_path: Path) -> None:
     assert deck.page.evaluate("window.hacked") is None
     assert deck.page.locator("img[src=x]").count() == 0
     assert deck.errors == [] and deck.requests == []
+
+
+def test_names_of_500_characters_leave_room_for_the_rest(browser: Any, tmp_path: Path) -> None:
+    recording = sample_recording(name="N" * 500, parameter="encoder." + "p" * 500)
+    deck = Deck(browser, write_slides(recording, tmp_path / "talk.html"))
+    for name in ("job", "timeline", "plan", "countdown", "buffers", "findings"):
+        deck.go(name)
+        assert deck.page.evaluate(_OVERFLOW) == [0, 0], name
+        lines = deck.page.evaluate("""() => {
+          const title = document.querySelector("section.present h2, section.present h1")
+          return title.offsetHeight / parseFloat(getComputedStyle(title).lineHeight)
+        }""")
+        assert lines <= 4, name
+    assert deck.errors == []
 
 
 def test_it_takes_the_readers_colours(browser: Any, path: Path) -> None:

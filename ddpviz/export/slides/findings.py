@@ -11,7 +11,7 @@ from ddpviz.events import Failure
 from ddpviz.export.figures import Moments
 from ddpviz.export.slides.slide import Slide
 from ddpviz.views.live_views import VIEWS
-from ddpviz.views.text import count
+from ddpviz.views.text import brief, count
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -62,9 +62,9 @@ def findings(
     by_sentence: dict[str, tuple[str, str, str]] = {}
     for one in told:
         by_sentence.setdefault(one[1], one)
-    once = list(by_sentence.values())
+    once = [(question, " ".join(said.split()), to) for question, said, to in by_sentence.values()]
     rows = "".join(
-        f"<dt>{_linked(question, target, slides)}</dt><dd>{escape(' '.join(said.split()))}</dd>"
+        f"<dt>{_linked(question, target, slides)}</dt><dd>{escape(brief(said))}</dd>"
         for question, said, target in (once if audited or costs else once[1:])
     )
     notes = tuple(

@@ -11,7 +11,7 @@ import pandas as pd
 from ddpviz.events import Configuration, Group, Module, Plan, Process
 from ddpviz.export.slides.slide import Slide
 from ddpviz.export.slides.typical import inferred
-from ddpviz.views.text import count, duration, names, size
+from ddpviz.views.text import brief, count, duration, names, size
 
 if TYPE_CHECKING:
     from ddpviz.recording import Recording
@@ -37,7 +37,7 @@ def job(recording: Recording, title: str, table: pd.DataFrame) -> Slide:
 def workload(recording: Recording) -> str:
     """Names of the modules."""
     found = list(dict.fromkeys(note.name for note in recording.notes(Module)))
-    return names(found, _MOST_MODULES) or "no DDP module"
+    return brief(names(found, _MOST_MODULES)) or "no DDP module"
 
 
 def ranks(recording: Recording) -> str:
@@ -131,5 +131,7 @@ def _distinct(values: Iterable[str]) -> str:
 
 
 def _list(heading: str, pairs: list[tuple[str, str]]) -> str:
-    rows = "".join(f"<dt>{escape(what)}</dt><dd>{escape(value)}</dd>" for what, value in pairs)
+    rows = "".join(
+        f"<dt>{escape(what)}</dt><dd>{escape(brief(value))}</dd>" for what, value in pairs
+    )
     return f"<div><h3>{escape(heading)}</h3><dl>{rows}</dl></div>"
