@@ -28,22 +28,22 @@ def offered(subject: Subject) -> list[dict[str, Any]]:
 def deck(subject: Subject, args: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
     """Make it: its name and size, and its bytes where the browser is to keep it.
 
-    ``args``: "slides" and "titles" by slide, "title", "step" (null for the median one), "theme",
-    "place": "browser", or "kernel" for a file in the kernel's working directory. Raises ValueError
+    ``args``: "slides" and "titles" by slide, "title", "steps" (their numbers, the first of them
+    shown; null for the median one), "theme", "place": "browser", or "kernel" for a file in the kernel's working directory. Raises ValueError
     for what cannot be.
     """
-    place, step, titles = args.get("place"), args.get("step"), args.get("titles") or {}
+    place, steps, titles = args.get("place"), args.get("steps"), args.get("titles") or {}
     if place not in PLACES:
         raise ValueError(f"found the place {place!r}, expected one of {', '.join(PLACES)}")
-    if step is not None and not isinstance(step, int):
-        raise ValueError(f"found the step {step!r}, expected a number, or null for the median one")
+    if not _numbers(steps):
+        raise ValueError(f"found the steps {steps!r}, expected numbers, or null for the median one")
     name = subject.state()["name"]
     page = slides_page(
         subject.recording,
         slides=[str(one) for one in args.get("slides") or ()],
         titles={one: str(said)[:_MOST_CHARACTERS] for one, said in titles.items() if said},
         title=str(args.get("title") or "")[:_MOST_CHARACTERS] or None,
-        steps=step,
+        steps=steps,
         theme=str(args.get("theme") or "auto"),
         source=None if subject.session is None else str(subject.session.directory),
     ).encode("utf-8")
@@ -54,6 +54,12 @@ def deck(subject: Subject, args: dict[str, Any]) -> tuple[dict[str, Any], list[b
     path = _free(Path.cwd(), file)
     path.write_bytes(page)
     return {**told, "name": path.name, "path": str(path)}, []
+
+
+def _numbers(steps: Any) -> bool:
+    if steps is None:
+        return True
+    return isinstance(steps, list) and all(type(step) is int for step in steps)
 
 
 def _missing(subject: Subject) -> dict[str, str | None]:

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { SessionClient } from '../src/explorer/client';
-import { Slides, told } from '../src/explorer/slides';
+import { Slides, stepsOf, told } from '../src/explorer/slides';
 import { ScriptedTransport, settled, state } from './support';
 
 const EVIL = '<img src=x onerror="window.hit = 1">';
@@ -84,7 +84,7 @@ describe('the fold of slides', () => {
         slides: ['plan'],
         titles: { plan: 'Mine' },
         title: '',
-        step: 7,
+        steps: [7],
         theme: 'auto'
       }
     ]);
@@ -129,6 +129,36 @@ describe('the fold of slides', () => {
     const [again] =
       slides.node.querySelectorAll<HTMLInputElement>('[type=checkbox]');
     expect(again?.checked).toBe(false);
+  });
+});
+
+describe('steps by number', () => {
+  it('are numbers and spans', () => {
+    expect(stepsOf('4, 7-9; 12 – 13 ,')).toEqual([4, 7, 8, 9, 12, 13]);
+    for (const text of ['x', '4,-1', '9-7', '1-', '0-1000', '1.5']) {
+      expect(() => stepsOf(text)).toThrow(`found the steps “${text}”`);
+    }
+  });
+
+  it('are asked for in place of the list’s choice', async () => {
+    await unfold();
+    const field = slides.node.querySelector<HTMLInputElement>(
+      '[aria-label^="Steps of the deck"]'
+    );
+    if (field === null) {
+      throw new Error('no field for steps');
+    }
+    field.value = '3-5';
+    button('kernel').click();
+    await settled();
+    expect(transport.of('deck')).toMatchObject([{ steps: [3, 4, 5] }]);
+    field.value = 'all';
+    button('browser').click();
+    await settled();
+    expect(transport.of('deck')).toHaveLength(1);
+    expect(slides.node.querySelector('[role=alert]')?.textContent).toContain(
+      'expected numbers and spans like 4, 7-9'
+    );
   });
 });
 

@@ -42,7 +42,7 @@ def test_what_cannot_be_had_is_offered_with_the_reason(subject: Subject) -> None
 
 
 def test_a_deck_for_the_browser_comes_with_its_bytes(subject: Subject, tmp_path: Path) -> None:
-    asked = {"slides": ["plan", "job"], "titles": {"plan": "Mine", "job": ""}, "step": 1}
+    asked = {"slides": ["plan", "job"], "titles": {"plan": "Mine", "job": ""}, "steps": [1]}
     told, buffers = ask(subject, "deck", place="browser", theme="dark", **asked)
     (page,) = buffers
     assert told["name"] == "Conv-Net-slides.html"
@@ -51,6 +51,11 @@ def test_a_deck_for_the_browser_comes_with_its_bytes(subject: Subject, tmp_path:
     assert re.findall(r'<section id="([^"]+)"', text) == ["plan", "job"]
     assert "<h2>Mine</h2>" in text and "<h2>The job</h2>" in text
     assert '<meta name="color-scheme" content="dark">' in text
+
+
+def test_a_deck_has_the_steps_that_were_asked_for(subject: Subject) -> None:
+    _, (page,) = ask(subject, "deck", place="browser", slides=["timeline"], steps=[2, 0])
+    assert re.findall(r'"step (\d) [^"]*u00b7', page.decode()) == ["0", "2"]
 
 
 def test_a_deck_is_saved_where_the_kernel_works_and_none_written_over(
@@ -69,8 +74,9 @@ def test_a_deck_is_saved_where_the_kernel_works_and_none_written_over(
         ({"place": "elsewhere"}, "found the place 'elsewhere', expected one of browser, kernel"),
         ({"place": "browser"}, "found no slide to write"),
         ({"place": "browser", "slides": ["nothing"]}, "found the slide 'nothing'"),
-        ({"place": "browser", "slides": ["job"], "step": 99}, "found no step 99"),
-        ({"place": "browser", "slides": ["job"], "step": "x"}, "found the step 'x'"),
+        ({"place": "browser", "slides": ["job"], "steps": [99]}, "found no step 99"),
+        ({"place": "browser", "slides": ["job"], "steps": "x"}, "found the steps 'x'"),
+        ({"place": "browser", "slides": ["job"], "steps": [True]}, "found the steps [True]"),
         ({"place": "browser", "slides": ["job"], "theme": "pink"}, "found the theme 'pink'"),
     ],
 )

@@ -52,6 +52,7 @@ def test_a_deck_is_downloaded_and_saved_while_training_goes_on(
     page.see(f"{fold} .ddpviz-slides-line", "nothing was compared yet")
     page.see(f"{fold} input[value=findings]").uncheck()
     page.see(f"{fold} [aria-label='Title of Buffers']").fill("Mine: n, s and →")
+    page.see(f"{fold} [aria-label='Steps of the deck by number']").fill("2, 0")
     page.page.screenshot(path=str(tmp_path / "fold.png"))
     with page.page.expect_download() as downloading:
         page.see(f"{fold} [data-place=browser]:not([aria-disabled])").click()
@@ -84,6 +85,10 @@ def test_a_deck_is_downloaded_and_saved_while_training_goes_on(
     opened.goto(deck.as_uri() + "#/buffers")
     opened.wait_for_function(_READY)
     assert opened.locator("section.present h2").inner_text() == "Mine: n, s and →"
+    opened.goto(deck.as_uri() + "#/timeline")
+    opened.wait_for_function(_READY)
+    listed = opened.locator("#timeline select option").all_inner_texts()
+    assert [text.split(" ")[1] for text in listed] == ["0", "2"]
     opened.context.close()
     page.see(f"{_CELL} [data-action=stop]").click()
     page.see(f"{_CELL} .ddpviz-pill", "idle")

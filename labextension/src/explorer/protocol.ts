@@ -213,8 +213,8 @@ export interface DeckAsked {
   /** By slide, in place of its own. */
   titles: Readonly<Record<string, string>>;
   title: string;
-  /** null for the median one. */
-  step: number | null;
+  /** The first of them is shown; null for the median one. */
+  steps: readonly number[] | null;
   theme: string;
 }
 

@@ -7,6 +7,9 @@ import { messageOf } from './transport';
 
 type Place = 'browser' | 'kernel';
 
+/** That may be chosen by number. */
+const MOST_STEPS = 1000;
+
 /** A slide that may be chosen, and the title that it gets. */
 interface Line {
   readonly name: string;
@@ -27,6 +30,7 @@ export class Slides {
   private readonly _choice: HTMLElement;
   private readonly _title: HTMLInputElement;
   private readonly _step: HTMLSelectElement;
+  private readonly _steps: HTMLInputElement;
   private readonly _theme: HTMLSelectElement;
   private readonly _buttons: readonly HTMLButtonElement[];
   private readonly _endings = new Endings();
@@ -57,6 +61,8 @@ export class Slides {
       ['median', 'the median one'],
       ['shown', 'the one shown here']
     ]);
+    this._steps = field('or these: 4, 7-9');
+    this._steps.setAttribute('aria-label', 'Steps of the deck by number');
     this._theme = list([
       ['auto', 'as the reader’s browser'],
       ['light', 'light'],
@@ -97,6 +103,7 @@ export class Slides {
         { class: 'ddpviz-row' },
         element('label', {}, 'title ', this._title),
         element('label', {}, 'step ', this._step),
+        this._steps,
         element('label', {}, 'colours ', this._theme),
         ...this._buttons
       ),
@@ -186,7 +193,7 @@ export class Slides {
         slides: chosen.map(({ name }) => name),
         titles: Object.fromEntries(titles),
         title: this._title.value.trim(),
-        step: this._step.value === 'shown' ? this._client.shownStep : null,
+        steps: this._chosenSteps(),
         theme: this._theme.value
       });
       if (bytes !== null) {
@@ -199,6 +206,15 @@ export class Slides {
       this._making = false;
       this._draw();
     }
+  }
+
+  /** Null for the median one, which the kernel knows. */
+  private _chosenSteps(): readonly number[] | null {
+    if (this._steps.value.trim() !== '') {
+      return stepsOf(this._steps.value);
+    }
+    const shown = this._client.shownStep;
+    return this._step.value === 'shown' && shown !== null ? [shown] : null;
   }
 
   private _draw(): void {
@@ -231,6 +247,27 @@ export class Slides {
       ? null
       : 'no slide is ticked';
   }
+}
+
+/** "4, 7-9" as numbers; throws where it is something else, or more than a deck can show. */
+export function stepsOf(text: string): readonly number[] {
+  const found: number[] = [];
+  const parts = text.replace(/\s*[-–]\s*/g, '-').split(/[,;\s]+/);
+  for (const part of parts.filter(one => one !== '')) {
+    const match = /^(\d{1,9})(?:-(\d{1,9}))?$/.exec(part);
+    const first = Number(match?.[1] ?? NaN);
+    const last = match?.[2] === undefined ? first : Number(match[2]);
+    if (!(first <= last) || found.length + last - first >= MOST_STEPS) {
+      throw new Error(
+        `found the steps “${text.trim()}”, expected numbers and spans like 4, 7-9, ` +
+          `of at most ${String(MOST_STEPS)} steps`
+      );
+    }
+    for (let step = first; step <= last; step += 1) {
+      found.push(step);
+    }
+  }
+  return found;
 }
 
 /** Where it went and how large it is. */
