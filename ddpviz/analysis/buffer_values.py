@@ -33,21 +33,20 @@ def buffer_values(source: Source) -> pd.DataFrame:
     ``drift``: the first less the second. ``overwritten``: this rank's bytes changed in the sync,
     <NA> where one of the two was not recorded. ``differed``: ranks had different bytes before it,
     <NA> for one rank alone. ``unchanged``: how many sampled syncs before this one, without a break,
-    left this rank with the same bytes as this one: so often the same was sent for nothing; <NA>
-    where the moment after is not known.
+    left this rank with the same bytes as this one, and changed nothing on any rank: so often the
+    same was sent for nothing; 0 where this one changed something, <NA> where that is not known.
     """
-    before: dict[tuple[int, int, int], Moment] = {}
     last: dict[tuple[int, int, str], tuple[str, int]] = {}
     rows: list[dict[str, Any]] = []
     found = moments(source, "buffers before", "buffers after")
-    for moment in found:
-        if moment.what == "buffers before":
-            before[moment.step, moment.module, moment.iteration] = moment
-    after = {
-        (moment.step, moment.module, moment.iteration): moment
-        for moment in found
-        if moment.what == "buffers after"
-    }
+    before, after = (
+        {
+            (moment.step, moment.module, moment.iteration, moment.group): moment
+            for moment in found
+            if moment.what == what
+        }
+        for what in ("buffers before", "buffers after")
+    )
     for key in sorted(before.keys() | after.keys()):
         rows += _of_sync(before.get(key), after.get(key), last)
     return table(_SCHEMA, {name: [row[name] for row in rows] for name in _SCHEMA})
@@ -63,6 +62,7 @@ def _of_sync(
     assert some is not None
     rows = []
     ranks = {*(before.ranks if before else ()), *(after.ranks if after else ())}
+    changes = [_changes(before, after, ranks, position) for position in range(len(some.names))]
     for rank in sorted(ranks):
         for position, name in enumerate(some.names):
             hash_before, norm_before = _at(before, rank, position)
@@ -79,7 +79,9 @@ def _of_sync(
                     "drift": norm_before - norm_after,
                     "overwritten": _unequal(hash_before, hash_after),
                     "differed": _differed(before, position),
-                    "unchanged": _unchanged(last, (rank, some.module, name), hash_after),
+                    "unchanged": _unchanged(
+                        last, (rank, some.module, name), hash_after, changes[position]
+                    ),
                 }
             )
     return rows
@@ -103,13 +105,24 @@ def _differed(before: Moment | None, position: int) -> int:
     return int(len({_at(before, rank, position)[0] for rank in before.ranks}) > 1)
 
 
+def _changes(before: Moment | None, after: Moment | None, ranks: set[int], position: int) -> int:
+    """Whether the sync changed the tensor on any rank: 1, 0, or -1 where that is not known."""
+    found = {
+        _unequal(_at(before, rank, position)[0], _at(after, rank, position)[0]) for rank in ranks
+    }
+    return 1 if 1 in found else -1 if -1 in found else 0
+
+
 def _unchanged(
-    last: dict[tuple[int, int, str], tuple[str, int]], key: tuple[int, int, str], now: str | None
+    last: dict[tuple[int, int, str], tuple[str, int]],
+    key: tuple[int, int, str],
+    now: str | None,
+    changes: int,
 ) -> int:
-    if now is None:
+    if now is None or changes < 0:
         last.pop(key, None)
         return -1
     before, times = last.get(key, ("", -1))
-    times = times + 1 if before == now else 0
+    times = times + 1 if before == now and not changes else 0
     last[key] = now, times
     return times

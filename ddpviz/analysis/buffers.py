@@ -8,6 +8,7 @@ import pandas as pd
 from ddpviz.analysis.calls import calls
 from ddpviz.analysis.communication import enqueued
 from ddpviz.analysis.conditions import CONDITIONS, conditions
+from ddpviz.analysis.naming import label_texts
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import (
     check_step,
@@ -35,6 +36,7 @@ _SCHEMA = {
 }
 _ROW = row_type(_SCHEMA)
 _DECIDED = row_type(_SCHEMA | CONDITIONS)
+_OP = "broadcast"
 _ORDER = ("step", "iteration", "rank", "module")
 
 
@@ -76,6 +78,9 @@ def buffer_rows(source: Source, step: int | None, found: np.ndarray) -> np.ndarr
     forward = _forwards(source, step)
     synced = source.records(kinds=Kind.BUFFER_SYNC, steps=listed(step))
     broadcast = found[found["cause"] == Cause.BUFFERS]
+    # A buffer hook's own collectives on DDP's group are no broadcasts of DDP's.
+    texts, position = label_texts(source, broadcast)
+    broadcast = broadcast[np.array([text.startswith(_OP) for text in texts], bool)[position]]
     count = len(forward)
     of_sync, of_broadcast = forward_of(forward, synced), forward_of(forward, broadcast)
     synced, of_sync = synced[of_sync >= 0], of_sync[of_sync >= 0]

@@ -48,7 +48,7 @@ def conditions(
     count = len(forward)
     has, on, due = (np.full(count, -1, np.int8) for _ in range(3))
     hook, module_name, flag = (np.full(count, "", object) for _ in range(3))
-    share = np.full(count, np.nan)
+    share, python = np.full(count, np.nan), np.zeros(count, bool)
     ranks, modules = forward["rank"].astype(np.int64), forward["module"].astype(np.int64)
     owners = (ranks << 8) | modules
     for owner in np.unique(owners).tolist():
@@ -59,6 +59,7 @@ def conditions(
         described = [note for note in source.notes(Module, rank=rank) if note.id == module]
         values, at = configured(source, rank).positions(module, forward["begin_ns"][rows])
         on[rows] = np.array([_truth(one.get(sync_flag(one))) for one in values], np.int8)[at]
+        python[rows] = np.array([bool(one.get("python_reducer")) for one in values])[at]
         hook[rows] = np.array([one.get("buffer_hook", "") for one in values], object)[at]
         flag[rows] = np.array([sync_flag(one) for one in values], object)[at]
         threshold = np.array([one.get("broadcast_bucket_size", 0) for one in values], float)[at]
@@ -79,7 +80,7 @@ def conditions(
         "sync_on": on,
         "sync_due": due,
         "hook": hook,
-        "why": _why(source, forward, fired, has, on, due, hook, module_name, flag),
+        "why": _why(source, forward, fired, python, has, on, due, hook, module_name, flag),
         "authoritative_rank": _authoritative_ranks(source, forward, fired & (hook == "none")),
         "of_threshold": share,
         "reassigned": _reassigned(source, forward),
@@ -94,6 +95,7 @@ def _why(
     source: Source,
     forward: np.ndarray,
     fired: np.ndarray,
+    python: np.ndarray,
     has: np.ndarray,
     on: np.ndarray,
     due: np.ndarray,
@@ -104,11 +106,12 @@ def _why(
     where = np.where(hook == "post_forward", "after", "before").astype(object)
     hooked = (hook == "pre_forward") | (hook == "post_forward")
     return np.select(
-        [fired & hooked, fired, has == 0, on == 0, due == 0, due == 1],
+        [fired & hooked, fired, has == 0, python, on == 0, due == 0, due == 1],
         [
             "it fired, and a buffer hook took the place of the broadcast, " + where + " the module",
             "it fired: " + module + " has buffers, " + flag + " is on, and a sync was due",
             module + " has no buffers",
+            "python_reducer reduces, and DDP does nothing of its own before such a forward",
             flag + " is off",
             "none was due: " + _before(source, forward, due == 0),
             "all conditions held, and yet it was not seen",

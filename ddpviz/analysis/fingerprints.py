@@ -6,14 +6,15 @@ import dataclasses
 
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID
-from ddpviz.events import Fingerprints, Module, Parted
+from ddpviz.events import Configuration, Fingerprints, Module, Parted
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
     """One ``what`` of one step and iteration of a module; its note by rank.
 
-    ``names``: of the tensors, in the notes' order.
+    ``names``: of the tensors, in the notes' order. ``group``: the ranks of the module's process
+    group, () for all that there are: only these are replicas of each other.
     """
 
     step: int
@@ -22,15 +23,22 @@ class Moment:
     what: str
     names: tuple[str, ...]
     ranks: dict[int, Fingerprints]
+    group: tuple[int, ...] = ()
 
 
 def moments(source: Source, *whats: str) -> list[Moment]:
-    """In the order of steps, modules, and iterations; none of modules that share an id."""
-    found: dict[tuple[int, int, int, str], dict[int, Fingerprints]] = {}
+    """In the order of steps, modules, iterations, and process groups; none of modules that share an
+    id."""
+    found: dict[tuple[int, int, int, tuple[int, ...], str], dict[int, Fingerprints]] = {}
     for rank in source.ranks:
+        groups = {
+            note.module: tuple(note.values.get("ranks", ()))
+            for note in source.notes(Configuration, rank=rank)
+        }
         for note in source.notes(Fingerprints, rank=rank):
             if note.what in whats and note.module < SHARED_ID:
-                key = note.step, note.module, note.iteration, note.what
+                group = groups.get(note.module, ())
+                key = note.step, note.module, note.iteration, group, note.what
                 found.setdefault(key, {})[rank] = note
     names = {(note.id): note for rank in source.ranks for note in source.notes(Module, rank=rank)}
     return [
@@ -41,9 +49,10 @@ def moments(source: Source, *whats: str) -> list[Moment]:
             what,
             _names(source, names.get(module), what, by_rank),
             by_rank,
+            group,
         )
-        for (step, module, iteration, what), by_rank in sorted(
-            found.items(), key=lambda item: (*item[0][:3], whats.index(item[0][3]))
+        for (step, module, iteration, group, what), by_rank in sorted(
+            found.items(), key=lambda item: (*item[0][:4], whats.index(item[0][4]))
         )
     ]
 

@@ -31,6 +31,9 @@ _SCHEMA = {
 }
 
 
+_REBUILDS = "DDP rebuilds buckets at the next forward with gradients once {} reduced"
+
+
 def plan_reasons(source: Source, rank: int = 0) -> pd.DataFrame:
     """One row per plan that a rank's modules ever had.
 
@@ -81,9 +84,15 @@ def why(plan: Plan, values: dict[str, Any]) -> str:
         return "not known: its module's configuration was not recorded"
     limits = _limits(values)
     if plan.reason == "rebuild":
+        turned = (
+            "; with DDP_SET_LAST_BUCKET_CAP=1 buckets were filled from the last gradient on, so "
+            "that what is said of the first holds for the last"
+            if values.get("last_bucket_small")
+            else ""
+        )
         return (
             "buckets were filled in the order in which gradients were ready in the backward "
-            f"before, as rank 0 saw it; {limits}"
+            f"before, as rank 0 saw it; {limits}{turned}"
         )
     if _one_bucket(values):
         return (
@@ -107,7 +116,10 @@ def _limits(values: dict[str, Any]) -> str:
     caps = values.get("per_bucket_bytes_caps")
     if caps:
         told = ", ".join(format_bytes(cap) for cap in caps)
-        return f"limits are those of bucket_cap_mb_list ({told}), the last for all that follow"
+        return (
+            f"limits are those of bucket_cap_mb_list ({told}), for each dtype and device from the "
+            "first on, the last for all that follow"
+        )
     cap, first = values.get("bucket_bytes_cap"), values.get("first_bucket_bytes_cap")
     if cap is None or first is None:
         return "their limits are not known"
@@ -117,8 +129,9 @@ def _limits(values: dict[str, Any]) -> str:
             "small first one"
         )
     return (
-        f"the first bucket has the limit {format_bytes(first)}, so that something can be sent "
-        f"early, the others {format_bytes(cap)}, as bucket_cap_mb was not given"
+        f"the first bucket of each dtype and device has the limit {format_bytes(first)}, so that "
+        f"something can be sent early, the others {format_bytes(cap)}, as bucket_cap_mb was not "
+        "given"
     )
 
 
@@ -141,8 +154,8 @@ def _until(plan: Plan, values: dict[str, Any], replaced: bool) -> str:
     if plan.reason == "attached":
         return "it stays, if DDP had rebuilt its buckets before recording began"
     if values.get("static_graph"):
-        return "static_graph: DDP rebuilds buckets at the begin of the third forward"
-    return "DDP rebuilds buckets at the begin of the second forward"
+        return f"static_graph: {_REBUILDS.format('two backwards were')}"
+    return _REBUILDS.format("a backward was")
 
 
 def _scores(

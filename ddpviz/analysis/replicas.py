@@ -36,7 +36,8 @@ _WHATS = {
 
 
 def replicas(source: Source) -> pd.DataFrame:
-    """One row per moment of a sampled step at which fingerprints were taken on a rank or more.
+    """One row per moment of a sampled step at which fingerprints were taken on a rank or more, and
+    per process group, as stages of a pipeline have each their own replicas.
 
     ``what``: "buffers before" and "buffers after" their sync, "gradients" after the backward that
     reduced them, "parameters" and "buffers" as the step left them: what ``state_dict()`` gives.
@@ -49,10 +50,10 @@ def replicas(source: Source) -> pd.DataFrame:
     ``session.fingerprints(every=1)``, or ``attach(…, fingerprints=1)``.
     """
     rows: list[dict[str, Any]] = []
-    since: dict[tuple[int, str], int] = {}
+    since: dict[tuple[int, tuple[int, ...], str], int] = {}
     for moment in moments(source, *_WHATS):
         names, ranks = _different(moment)
-        thread = moment.module, moment.what
+        thread = moment.module, moment.group, moment.what
         alone = len(moment.ranks) == 1
         if not alone:
             if names:

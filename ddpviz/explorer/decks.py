@@ -30,8 +30,7 @@ def deck(subject: Subject, args: dict[str, Any]) -> tuple[dict[str, Any], list[b
 
     ``args``: "slides" and "titles" by slide, "title", "steps" (their numbers, the first of them
     shown; null for the median one), "theme", "place": "browser", or "kernel" for a file in the
-    kernel's working directory. Raises ValueError
-    for what cannot be.
+    kernel's working directory. Raises ValueError for what cannot be.
     """
     place, steps, titles = args.get("place"), args.get("steps"), args.get("titles") or {}
     if place not in PLACES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 import sys
 import time
 import weakref
@@ -186,9 +186,11 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
     """DDP's knobs as it holds them, and beside them what else decides about collectives.
 
     ``first_bucket_bytes_cap``; ``per_bucket_bytes_caps``, where a list of caps was given;
+    ``last_bucket_small``, where the environment asks for it;
     ``mixed_precision``, where it is on: its dtypes in words;
     ``comm_hook``: its name, "" for DDP's own all-reduce; ``buffer_hook``: where a hook takes the
     place of the buffers' broadcast: "pre_forward", "post_forward" or "none"; ``world_size``;
+    ``ranks``: of its process group, where these are not all there are;
     ``python_reducer``, where it reduces; ``divide_by_initial_world_size``, once Join has been told
     of the module.
     """
@@ -208,9 +210,14 @@ def describe_configuration(ddp: Any, module_id: int, version: int) -> Configurat
             for name in ("param_dtype", "reduce_dtype", "buffer_dtype")
             if (dtype := getattr(mixed, name, None)) is not None
         )
+    if last_bucket_is_small():
+        values["last_bucket_small"] = True
     values["comm_hook"] = comm_hook_name(ddp)
     values["buffer_hook"] = buffer_hook(ddp)
     values["world_size"] = ddp.process_group.size()
+    ranks = torch.distributed.get_process_group_ranks(ddp.process_group)
+    if len(ranks) < torch.distributed.get_world_size():
+        values["ranks"] = ranks
     if getattr(ddp, "_use_python_reducer", False):
         values["python_reducer"] = True
     if hasattr(ddp, "_divide_by_initial_world_size"):
@@ -261,24 +268,44 @@ def read_plan(
     have no flat tensor.
     """
     positions = {id(reference()): i for i, reference in enumerate(parameters)}
-    buckets = []
-    for order, bucket in enumerate(ddp.reducer._get_zeros_like_grad_buckets()):
-        buffer = bucket.buffer()
-        indices = tuple(positions.get(id(parameter), -1) for parameter in bucket.parameters())
-        limit = _limit(ddp, order, limits_bytes)
-        buckets.append(Bucket(indices, buffer.numel() * buffer.element_size(), limit))
+    found = [
+        (tuple(positions.get(id(one), -1) for one in bucket.parameters()), bucket.buffer())
+        for bucket in ddp.reducer._get_zeros_like_grad_buckets()
+    ]
+    if limits_bytes is None:
+        limits = _rebuilt_limits(ddp, [(flat.dtype, flat.device) for _, flat in found])
+    else:
+        limits = [None if limit >= sys.maxsize else limit for limit in limits_bytes]
+    buckets = [
+        Bucket(
+            indices,
+            flat.numel() * flat.element_size(),
+            limits[order] if order < len(limits) else None,
+        )
+        for order, (indices, flat) in enumerate(found)
+    ]
     return Plan(module_id, version, iteration, time.time_ns(), reason, tuple(buckets))
 
 
-def _limit(ddp: Any, order: int, limits_bytes: list[int] | None) -> int | None:
-    if limits_bytes is not None:
-        limit = limits_bytes[order] if order < len(limits_bytes) else None
-        return None if limit is None or limit >= sys.maxsize else limit
+def _rebuilt_limits(ddp: Any, kinds: list[Any]) -> list[int | None]:
+    """Of each bucket in launch order, as ``compute_bucket_assignment_by_size`` hands them out: to
+    the buckets of each dtype and device (``kinds``) from the first one on. The list runs from its
+    end where the last bucket is to be the small one."""
     config = getattr(ddp, "_bucket_config", None)
-    caps = list(getattr(config, "per_bucket_bytes_caps", ()) or ())
-    if caps:
-        return int(caps[min(order, len(caps) - 1)])
-    return first_bucket_bytes_cap(ddp) if order == 0 else int(ddp.bucket_bytes_cap)
+    caps = [int(cap) for cap in getattr(config, "per_bucket_bytes_caps", ()) or ()]
+    caps = caps or [first_bucket_bytes_cap(ddp), int(ddp.bucket_bytes_cap)]
+    backwards = last_bucket_is_small()
+    made: dict[Any, int] = {}
+    limits: list[int | None] = []
+    for kind in reversed(kinds) if backwards else kinds:
+        limits.append(caps[min(made.get(kind, 0), len(caps) - 1)])
+        made[kind] = made.get(kind, 0) + 1
+    return limits[::-1] if backwards else limits
+
+
+def last_bucket_is_small() -> bool:
+    """Whether the rebuild goes through the parameters from the last on (``rebuild_buckets``)."""
+    return os.environ.get("DDP_SET_LAST_BUCKET_CAP") == "1"
 
 
 def device_name(device: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from ddpviz.analysis import buffer_values, replicas
 from ddpviz.analysis.source import Source
@@ -143,14 +144,26 @@ def _values(source: Source, step: int, forwards: list[Row]) -> list[str]:
 
 
 def _drift(rows: list[Row], step: int) -> list[str]:
-    differed = list(dict.fromkeys(row["name"] for row in rows if row["differed"] is True))
+    if all(row["differed"] is None for row in rows):
+        alone = len({row["rank"] for row in rows}) < 2
+        why = "one rank alone was recorded" if alone else "there are no fingerprints from before it"
+        return [
+            f"whether ranks had the same buffers before the sync in step {step} is not known: {why}"
+        ]
+    differed = _once(row for row in rows if row["differed"] is True)
     if not differed:
         return [f"before the sync in step {step} all ranks had the same buffers"]
-    told = f"before the sync in step {step} {len(differed)} buffers differed: {names(differed, 4)}"
-    known = [row for row in rows if row["name"] in differed and not math.isnan(row["drift"])]
+    named = names([name for _, name in differed], 4)
+    told = f"before the sync in step {step} {count(len(differed), 'buffer')} differed: {named}"
+    known = [
+        row
+        for row in rows
+        if (row["module"], row["name"]) in differed and not math.isnan(row["drift"])
+    ]
     if known:
         most = max(known, key=lambda row: abs(row["drift"]))
-        by_rank = {row["rank"]: row for row in known if row["name"] == most["name"]}
+        of = most["module"], most["name"]
+        by_rank = {row["rank"]: row for row in known if (row["module"], row["name"]) == of}
         shown = sorted(sorted(by_rank, key=lambda r: -abs(by_rank[r]["drift"]))[:_MOST_RANKS])
         norms = ", ".join(f"{by_rank[rank]['norm_before']:.4g} on rank {rank}" for rank in shown)
         more = f" and {len(by_rank) - len(shown)} more" if len(by_rank) > len(shown) else ""
@@ -161,14 +174,22 @@ def _drift(rows: list[Row], step: int) -> list[str]:
     return [told]
 
 
+def _once(rows: Iterable[Row]) -> list[tuple[int, str]]:
+    """Module and name of the tensors, each once."""
+    return list(dict.fromkeys((row["module"], row["name"]) for row in rows))
+
+
 def _for_nothing(rows: list[Row]) -> list[str]:
-    """Buffers that were sent again and again with the same bytes."""
-    found: dict[str, int] = {}
+    """Buffers that were sent again and again with the same bytes, and changed nothing anywhere."""
+    found: dict[tuple[int, str], int] = {}
     for row in rows:
         times: int = row["unchanged"] or 0
-        found[row["name"]] = min(found.get(row["name"], times), times)
-    sent = [name for name, times in found.items() if times]
+        key = row["module"], row["name"]
+        found[key] = min(found.get(key, times), times)
+    sent = [name for (_, name), times in found.items() if times]
     if not sent:
         return []
-    longest = max(found.values())
-    return [f"sent for nothing, unchanged since {count(longest, 'sampled sync')}: {names(sent, 4)}"]
+    least = min(times for times in found.values() if times)
+    many = count(least, "sampled sync")
+    at_least = "at least " if len(set(found.values()) - {0}) > 1 else ""
+    return [f"sent for nothing, unchanged since {at_least}{many}: {names(sent, 4)}"]

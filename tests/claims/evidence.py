@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 from tests.claims import (
@@ -19,14 +21,24 @@ WORLD_SIZE = 2
 _MODULES = (runs_construction, runs_forward, runs_profiles, runs_backward, runs_compile)
 
 
+class Failed(str):
+    """The traceback of a run that raised: it is the claim's that needs it, and no other's."""
+
+
 class Runs:
-    """What the ranks saw, by run: ``runs["drift"]`` is a list with an item per rank."""
+    """What the ranks saw, by run: ``runs["drift"]`` is a list with an item per rank.
+
+    Raises AssertionError with the traceback of a run that raised.
+    """
 
     def __init__(self, found: list[dict[str, Any]]) -> None:
         self._found = found
 
     def __getitem__(self, name: str) -> list[Any]:
-        return [rank[name] for rank in self._found]
+        found = [rank[name] for rank in self._found]
+        for one in found:
+            assert not isinstance(one, Failed), one
+        return found
 
 
 def gather() -> Runs:
@@ -34,4 +46,11 @@ def gather() -> Runs:
 
 
 def _all(rank: int, world_size: int) -> dict[str, Any]:
-    return {name: run(rank) for module in _MODULES for name, run in module.RUNS.items()}
+    return {name: _tried(run, rank) for module in _MODULES for name, run in module.RUNS.items()}
+
+
+def _tried(run: Callable[[int], Any], rank: int) -> Any:
+    try:
+        return run(rank)
+    except Exception:  # on a torch that does otherwise
+        return Failed(traceback.format_exc())

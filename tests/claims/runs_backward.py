@@ -59,11 +59,47 @@ def quiet(rank: int) -> dict[str, Any]:
     static = wrap(Net(), static_graph=True)
     first = [one for one in sent(lambda: step(static, batch(rank))) if one[0] == "all_reduce"]
     return {
+        **_left_alone(rank),
+        "rank": rank,
         "no_sync": collectives,
         "no_sync marked": ddp.reducer.get_backward_stats() != before,
         "static first": first,
         "static marked": any(static.reducer.get_backward_stats()),
     }
+
+
+class Pair(nn.Module):
+    """Two weights that multiply the input; ``use`` tells which have a part in the forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.always = nn.Parameter(torch.ones(1))
+        self.sometimes = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor, both: bool) -> torch.Tensor:
+        return x * self.always + (x * self.sometimes if both else 0.0)
+
+
+def _left_alone(rank: int) -> dict[str, float]:
+    """Gradients that are the rank's own after a backward; its own is 1 on rank 0, 3 on rank 1."""
+    x = torch.full((1,), 1.0 + 2 * rank)
+    ddp = wrap(Pair(), find_unused_parameters=True)
+    with ddp.no_sync():
+        ddp(x, True).sum().backward()
+    found = {"under no_sync": float(ddp.module.sometimes.grad)}
+    ddp(x, False).sum().backward()
+    found["used in no_sync"] = float(ddp.module.sometimes.grad)
+    ddp = wrap(Pair(), find_unused_parameters=True)
+    ddp.module.sometimes.grad = x.clone()
+    ddp(x, False).sum().backward()
+    found["used nowhere"] = float(ddp.module.sometimes.grad)
+    ddp = wrap(nn.Linear(1, 1, bias=False))
+    losses = [ddp(x).sum(), ddp(x).sum()]
+    for loss in losses:
+        ddp.module.weight.grad = None
+        loss.backward()
+    found["second of two"] = float(ddp.module.weight.grad)
+    return found
 
 
 def summing(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
