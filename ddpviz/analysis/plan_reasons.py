@@ -6,13 +6,14 @@ The rules are DDP's: ``_BucketCapacityConfig`` (before torch 2.13 in ``__init__`
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ddpviz.analysis.configurations import configured
-from ddpviz.analysis.plans import PlanIndex, plan_index
+from ddpviz.analysis.plans import plan_index
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, run_keys, split_run_keys, table
 from ddpviz.analysis.units import format_bytes
@@ -50,8 +51,8 @@ def plan_reasons(source: Source, rank: int = 0) -> pd.DataFrame:
 
 def reason_rows(source: Source, rank: int) -> list[dict[str, Any]]:
     """The rows of :func:`plan_reasons`; ``scored_iteration`` is -1 where unknown."""
-    of_rank, index = configured(source, rank), plan_index(source)
-    scores = _scores(source, rank, index)
+    of_rank = configured(source, rank)
+    known = orders(source, rank)
     found = sorted(
         dict.fromkeys(source.notes(Plan, rank=rank)), key=lambda plan: (plan.module, plan.version)
     )
@@ -59,7 +60,8 @@ def reason_rows(source: Source, rank: int) -> list[dict[str, Any]]:
     rows = []
     for plan in found:
         values = of_rank.at(plan.module, plan.time_ns)
-        score, iteration = scores.get((plan.module, plan.version), (np.nan, -1))
+        order = known.get((plan.module, plan.version))
+        scored = order is not None and not np.isnan(order.score)
         rows.append(
             {
                 "module": plan.module,
@@ -69,8 +71,8 @@ def reason_rows(source: Source, rank: int) -> list[dict[str, Any]]:
                 "buckets": len(plan.buckets),
                 "why": why(plan, values),
                 "until": _until(plan, values, plan.version < last[plan.module]),
-                "order_score": score,
-                "scored_iteration": iteration,
+                "order_score": order.score if order is not None else np.nan,
+                "scored_iteration": order.iteration if order is not None and scored else -1,
             }
         )
     return rows
@@ -158,17 +160,30 @@ def _until(plan: Plan, values: dict[str, Any], replaced: bool) -> str:
     return _REBUILDS.format("a backward was")
 
 
-def _scores(
-    source: Source, rank: int, index: PlanIndex
-) -> dict[tuple[int, int], tuple[float, int]]:
-    """Score and iteration by module and plan version."""
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """How gradients came in a plan's last backward of which all ready times are known.
+
+    ``score``: see :func:`order_score`; ``last``: of each bucket the parameter that came last;
+    ``waited``: how many buckets were full before an earlier one was, and had to wait for it.
+    """
+
+    iteration: int
+    score: float
+    last: tuple[int, ...]
+    waited: int
+
+
+def orders(source: Source, rank: int) -> dict[tuple[int, int], Order]:
+    """By module and plan version."""
+    index = plan_index(source)
     ready = source.records(kinds=Kind.GRAD_READY, ranks=rank)
     ready = ready[ready["module"] < SHARED_ID]
     ready = ready[np.argsort(run_keys(ready), kind="stable")]
     runs, first, counts = np.unique(run_keys(ready), return_index=True, return_counts=True)
     plans = index.at(runs)
     _, modules, iterations = split_run_keys(runs)
-    found: dict[tuple[int, int], tuple[float, int]] = {}
+    found: dict[tuple[int, int], Order] = {}
     for run in range(len(runs) - 1, -1, -1):  # from the last on
         key = int(modules[run]), int(index.version(plans[run : run + 1])[0])
         if plans[run] < 0 or key in found:
@@ -179,9 +194,18 @@ def _scores(
         mine = mine[(mine["index"] >= 0) & (mine["index"] < len(bucket_of))]
         if len(mine) != np.count_nonzero(bucket_of >= 0):
             continue
-        score = order_score(bucket_of[mine["index"]], mine["begin_ns"])
-        found[key] = score, int(iterations[run]) if score == score else -1
+        found[key] = _order(int(iterations[run]), bucket_of[mine["index"]], mine)
     return found
+
+
+def _order(iteration: int, buckets: np.ndarray, ready: np.ndarray) -> Order:
+    in_time = np.argsort(ready["begin_ns"], kind="stable")
+    last = dict(zip(buckets[in_time].tolist(), in_time.tolist(), strict=True))
+    at = np.array([last[bucket] for bucket in sorted(last)], np.int64)
+    full_ns = ready["begin_ns"][at]
+    waited = int((full_ns < np.maximum.accumulate(full_ns)).sum())
+    score = order_score(buckets, ready["begin_ns"])
+    return Order(iteration, score, tuple(ready["index"][at].tolist()), waited)
 
 
 def order_score(buckets: np.ndarray, ready_ns: np.ndarray) -> float:

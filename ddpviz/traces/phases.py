@@ -19,7 +19,11 @@ FORWARD = "DistributedDataParallel.forward"
 _NODE = "autograd::engine::evaluate_function: "
 ACCUMULATE = f"{_NODE}torch::autograd::AccumulateGrad"
 COPIES_IN = ("torch::distributed::reducer::mul_out", "torch::distributed::reducer::copy_")
-COPY_OUT = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+#: One for each parameter; with batched_grad_copy, from torch 2.15 on, one for each bucket.
+COPIES_OUT = (
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad_batched",
+)
 SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 _STEP = re.compile(r"^ProfilerStep#(\d{1,9})$")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#(.+)\.step$")
@@ -138,7 +142,7 @@ def _backwards(trace: Trace, forwards: np.ndarray, optimizers: np.ndarray) -> li
     nodes = _Rows(trace, lambda name: name.startswith(_NODE))
     accumulated = _Rows(trace, lambda name: name == ACCUMULATE)
     into = _Rows(trace, lambda name: name in COPIES_IN)
-    out = _Rows(trace, lambda name: name == COPY_OUT)
+    out = _Rows(trace, lambda name: name in COPIES_OUT)
     engine = _Rows(
         trace, lambda name: name.startswith("<built-in method run_backward of"), Category.PYTHON
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from ddpviz.analysis import forward_graph
+from ddpviz.analysis.source import Source
+from ddpviz.events import Configuration, Module, Process
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.lane_canvas import QUIET, Lane, Stack
@@ -48,6 +52,7 @@ def picture(moment: Moment) -> Picture:
         by_strip.setdefault((row["rank"], row["module"], row["iteration"]), []).append(row)
     strips = [_Strip(key, rows) for key, rows in sorted(by_strip.items())]
     several = len({(strip.module, strip.iteration) for strip in strips}) > 1
+    modules = _modules(moment.source, strips)
     shown = _chosen(strips)
     stack = Stack(_PITCH_PX)
     bars: list[Row] = []
@@ -55,7 +60,7 @@ def picture(moment: Moment) -> Picture:
     most = max(1, _MOST_CELLS // len(shown))
     for strip in shown:
         forward = f"  forward {strip.iteration}" if several else ""
-        lane = stack.add(f"rank {strip.rank}{forward}")
+        lane = stack.add(f"rank {strip.rank}{modules[strip.module].named}{forward}")
         bars += strip.bars(lane, most)
         labels.append(lane_canvas.label(strip.size - 0.5, lane, strip.told))
     if len(shown) < len(strips):
@@ -63,7 +68,7 @@ def picture(moment: Moment) -> Picture:
     end = float(max(strip.size for strip in shown))
     return Picture(
         step=moment.step,
-        title=_title(strips, moment.step),
+        title=f"step {moment.step}: {_title(strips, modules)}",
         sources={
             "bars": lane_canvas.bars(bars),
             "marks": live_canvas.marks([]),
@@ -73,7 +78,7 @@ def picture(moment: Moment) -> Picture:
         y=(stack.height_px, 0.0),
         height_px=round(stack.height_px),
         y_labels=stack.labels,
-        facts=_facts(strips),
+        facts=_facts(strips, modules),
     )
 
 
@@ -95,6 +100,20 @@ class _Strip:
     @property
     def known(self) -> bool:
         return "unknown" not in self._kinds
+
+    @property
+    def through(self) -> str:
+        """Whether the output went through DDP's own node, and why."""
+        if self.sink:
+            return "went through _DDPSink, which has the backward begin with DDP"
+        if self.searched == "yes":
+            return "may have gone through _DDPSink: this was recorded before that was noted"
+        if "without gradients" in self.searched:
+            return "did not go through _DDPSink, as it had no gradients"
+        return (
+            "did not go through _DDPSink: that is for find_unused_parameters and the first "
+            "iteration of a static_graph"
+        )
 
     @property
     def told(self) -> str:
@@ -139,18 +158,60 @@ def _chosen(strips: list[_Strip]) -> list[_Strip]:
     return [strip for strip in strips if strip in kept]
 
 
-def _title(strips: list[_Strip], step: int) -> str:
-    known = [strip for strip in strips if strip.known]
-    if not known:
-        return f"step {step}: unused parameters were not searched for: {_why(strips)}"
-    some = [strip for strip in known if strip.unused]
+@dataclasses.dataclass(frozen=True)
+class _Of:
+    """A module: " of Net" where there are several, "" else; and of how many ranks."""
+
+    named: str
+    world_size: int
+
+
+def _modules(source: Source, strips: list[_Strip]) -> dict[int, _Of]:
+    ids = {strip.module for strip in strips}
+    called = {note.id: note.name for note in source.notes(Module)}
+    sizes = {
+        note.module: int(note.values.get("world_size") or 0) for note in source.notes(Configuration)
+    }
+    everyone = max((note.world_size for note in source.notes(Process)), default=0)
+    return {
+        one: _Of(
+            f" of {called.get(one, f'module {one}')}" if len(ids) > 1 else "",
+            sizes.get(one) or everyone,
+        )
+        for one in ids
+    }
+
+
+def _last(strips: list[_Strip]) -> dict[int, dict[int, _Strip]]:
+    """By module and rank the last forward that is known."""
+    found: dict[int, dict[int, _Strip]] = {}
+    for strip in strips:
+        if strip.known:
+            found.setdefault(strip.module, {})[strip.rank] = strip
+    return found
+
+
+def _title(strips: list[_Strip], modules: dict[int, _Of]) -> str:
+    last = _last(strips)
+    if not last:
+        return f"unused parameters were not searched for: {_why(strips)}"
+    unused = {one: [s for s in of_rank.values() if s.unused] for one, of_rank in last.items()}
+    module = max(unused, key=lambda one: len(unused[one]))
+    known, some, of = list(last[module].values()), unused[module], modules[module]
     if not some:
-        return f"step {step}: every rank used all {count(known[0].size, 'parameter')}"
+        who = (
+            "every rank" if len(known) >= of.world_size else f"each of the {len(known)} known ranks"
+        )
+        return f"{who} used all {count(known[0].size, 'parameter')}{of.named}"
     if len(known) > 1 and all(strip.unused == known[0].unused for strip in known):
-        return f"step {step}: no rank used {_share(known[0])}"
+        return f"{_none_of(known, of)} used {_share(known[0])}{of.named}"
     told = ", ".join(f"rank {strip.rank} did not use {_share(strip)}" for strip in some[:2])
-    more = len({strip.rank for strip in some}) - 2
-    return f"step {step}: {told}" + (f", and {count(more, 'more rank')} others" if more > 0 else "")
+    more = len(some) - 2
+    return f"{told}{of.named}" + (f", and {count(more, 'more rank')} others" if more > 0 else "")
+
+
+def _none_of(known: list[_Strip], of: _Of) -> str:
+    return "no rank" if len(known) >= of.world_size else f"none of the {len(known)} known ranks"
 
 
 def _share(strip: _Strip) -> str:
@@ -161,42 +222,52 @@ def _why(strips: list[_Strip]) -> str:
     return strips[0].searched.removeprefix("no: ").removeprefix("not known: ")
 
 
-def _facts(strips: list[_Strip]) -> tuple[str, ...]:
+def _facts(strips: list[_Strip], modules: dict[int, _Of]) -> tuple[str, ...]:
     told: list[str] = []
-    reasons: dict[str, list[int]] = {}
+    reasons: dict[str, list[_Strip]] = {}
+    sinks: dict[str, list[_Strip]] = {}
     for strip in strips:
-        reasons.setdefault(strip.searched, []).append(strip.rank)
-    for reason, ranks in reasons.items():
-        which = "" if len(reasons) == 1 else f" on rank {', '.join(map(str, sorted(set(ranks))))}"
+        reasons.setdefault(strip.searched, []).append(strip)
+        sinks.setdefault(strip.through, []).append(strip)
+    for reason, mine in reasons.items():
+        which = _which(mine, strips)
         told.append(f"searched for unused parameters{which}: {reason.replace('no: ', 'no, ')}")
-    sinks = {strip.sink for strip in strips}
-    told.append(_SINKS[sinks.pop()] if len(sinks) == 1 else f"{_SINK} on some ranks only")
-    return (*told, *_only_somewhere(strips))
+    told += [
+        f"the output of the forward{_which(mine, strips)} {said}" for said, mine in sinks.items()
+    ]
+    for module, of_rank in _last(strips).items():
+        told += _only_somewhere(list(of_rank.values()), modules[module])
+    return tuple(told)
 
 
-def _only_somewhere(strips: list[_Strip]) -> list[str]:
-    """What no rank used, and what only some did: of the last forward that is known on all."""
-    last: dict[int, _Strip] = {strip.rank: strip for strip in strips if strip.known}
-    if not last:
-        return []
-    unused = [strip.unused for strip in last.values()]
+def _which(mine: list[_Strip], strips: list[_Strip]) -> str:
+    """ " in forward 3 on rank 0", as far as others differ."""
+    forwards, ranks = ({one.iteration for one in mine}, {one.rank for one in mine})
+    told = ""
+    if forwards != {one.iteration for one in strips}:
+        told += f" {names([str(one) for one in sorted(forwards)])}"
+        told = f" in forward{told}"
+    if ranks != {one.rank for one in strips}:
+        told += f" on rank {names([str(one) for one in sorted(ranks)])}"
+    return told
+
+
+def _only_somewhere(last: list[_Strip], of: _Of) -> list[str]:
+    """What no rank used, and what only some did. ``last``: of each rank that is known."""
+    unused = [strip.unused for strip in last]
     found = list(dict.fromkeys(name for of_rank in unused for name in of_rank))
     nowhere = [name for name in found if all(name in of_rank for of_rank in unused)]
     some = [name for name in found if name not in nowhere]
     told: list[str] = []
-    if nowhere:
-        told.append(f"used on no rank, so its gradient stays as it was: {names(nowhere)}")
+    if nowhere and len(last) >= of.world_size:
+        told.append(f"used on no rank, so its gradient stays as it was: {names(nowhere)}{of.named}")
+    elif nowhere:
+        told.append(f"used on {_none_of(last, of)}: {names(nowhere)}{of.named}")
     if some:
-        told.append(f"used on some ranks, so it gets a gradient on all of them: {names(some)}")
+        told.append(
+            f"used on some ranks, so it gets a gradient on all of them: {names(some)}{of.named}"
+        )
     return told
-
-
-_SINK = "the forward's output went through _DDPSink"
-_SINKS = {
-    True: f"{_SINK}, which has the backward begin with DDP",
-    False: "the forward's output did not go through _DDPSink: that is for find_unused_parameters "
-    "and the first iteration of a static_graph",
-}
 
 
 def _nothing(moment: Moment, title: str) -> Picture:

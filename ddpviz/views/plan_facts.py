@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
-import numpy as np
-
-from ddpviz.analysis.plan_reasons import order_score, reason_rows
+from ddpviz.analysis.plan_reasons import Order, orders, reason_rows
 from ddpviz.analysis.source import Source
-from ddpviz.analysis.tables import run_keys
-from ddpviz.events import Configuration, Kind
+from ddpviz.events import Configuration
 from ddpviz.views.plan_rows import REASONS, Plans, plans_of
+from ddpviz.views.text import count
 
 #: Buckets whose last gradient is named.
 _MOST_BUCKETS = 8
@@ -18,12 +17,11 @@ _MOST_BUCKETS = 8
 
 @dataclasses.dataclass(frozen=True)
 class PlanBasis:
-    """What the view is drawn from. ``order_per_mille``: -1 where it is not known; ``last``: names,
-    by bucket; ``configurations``: how many there are of the module."""
+    """What the view is drawn from. ``order``: of the newest plan, its score as exact as it is told,
+    None where it is not known; ``configurations``: how many there are of the module."""
 
     plans: Plans | None
-    order_per_mille: int
-    last: tuple[str, ...]
+    order: Order | None
     configurations: int
 
 
@@ -31,31 +29,14 @@ def plan_basis(source: Source) -> PlanBasis:
     """From the notes, and the ready times of the first rank."""
     plans = plans_of(source)
     if plans is None:
-        return PlanBasis(None, -1, (), 0)
+        return PlanBasis(None, None, 0)
     rank, newest = min(source.ranks, default=0), plans.plans[-1]
     known = [n for n in source.notes(Configuration, rank=rank) if n.module == newest.module]
-    ready = source.records(kinds=Kind.GRAD_READY, ranks=rank)
-    ready = ready[(ready["module"] == newest.module) & (ready["iteration"] >= newest.iteration)]
-    if not len(ready):
-        return PlanBasis(plans, -1, (), len(known))
-    ready = ready[run_keys(ready) == run_keys(ready).max()]
-    parameters = [index for bucket in newest.buckets for index in bucket.parameters]
-    bucket_of = np.full(max(parameters, default=-1) + 1, -1, np.int64)
-    for number, bucket in enumerate(newest.buckets):
-        bucket_of[list(bucket.parameters)] = number
-    ready = ready[(ready["index"] >= 0) & (ready["index"] < len(bucket_of))]
-    if len(ready) != len(parameters):
-        return PlanBasis(plans, -1, (), len(known))
-    ready = ready[np.argsort(ready["begin_ns"], kind="stable")]
-    buckets = bucket_of[ready["index"]]
-    latest = dict(zip(buckets.tolist(), ready["index"].tolist(), strict=True))
-    score = order_score(buckets, ready["begin_ns"])
-    return PlanBasis(
-        plans,
-        -1 if np.isnan(score) else round(1000 * score),
-        tuple(plans.tensor(latest[number]).name for number in sorted(latest)),
-        len(known),
-    )
+    order = orders(source, rank).get((newest.module, newest.version))
+    if order is not None:
+        told = order.score if order.score == 1 else min(round(order.score, 3), 0.999)
+        order = dataclasses.replace(order, iteration=0, score=told)
+    return PlanBasis(plans, order, len(known))
 
 
 def plan_facts(source: Source, basis: PlanBasis) -> tuple[str, ...]:
@@ -70,23 +51,41 @@ def plan_facts(source: Source, basis: PlanBasis) -> tuple[str, ...]:
         for row in reason_rows(source, rank)
         if row["module"] == newest.module and row["version"] in shown
     ]
-    if basis.order_per_mille >= 0:
-        told.append(_order(basis.order_per_mille / 1000))
-    if basis.last:
-        more = f" and {len(basis.last) - _MOST_BUCKETS} more" * (len(basis.last) > _MOST_BUCKETS)
+    if basis.order is not None:
+        told += _order(basis.order)
+        first = basis.order.last[:_MOST_BUCKETS]
+        more = len(basis.order.last) - len(first)
         last = ", ".join(
-            f"{name} in bucket {number}" for number, name in enumerate(basis.last[:_MOST_BUCKETS])
+            f"{basis.plans.tensor(index).name} in bucket {number}"
+            for number, index in enumerate(first)
         )
-        told.append(f"last to arrive: {last}{more}")
+        told.append(f"last to arrive on rank {rank}: {last}{f' and {more} more' if more else ''}")
     return tuple(told)
 
 
-def _order(score: float) -> str:
-    pairs = f"{score:.0%} of pairs of gradients in different buckets came in the buckets' order"
-    if score >= 0.9995:
-        return "the order fits: no gradient of a later bucket came before one of an earlier bucket"
-    if score >= 0.9:
-        return f"the order fits well: {pairs}"
-    if score > 0.6:
-        return f"the order fits in part, so full buckets wait for earlier ones: {pairs}"
-    return f"the order does not fit, so full buckets wait for earlier ones: {pairs}"
+def _order(order: Order) -> list[str]:
+    """How well it fits, of several buckets."""
+    if math.isnan(order.score):
+        return []
+    if order.score == 1:
+        return [
+            "the order fits: no gradient of a later bucket came before one of an earlier bucket"
+        ]
+    fits = (
+        "fits well"
+        if order.score >= 0.9
+        else "fits in part"
+        if order.score > 0.6
+        else "does not fit"
+    )
+    many = count(len(order.last), "bucket")
+    waits = (
+        f"{order.waited} of {many} {'was' if order.waited == 1 else 'were'} full before an earlier "
+        "one, and waited for it"
+        if order.waited
+        else "yet no bucket was full before an earlier one"
+    )
+    return [
+        f"the order {fits}: {order.score:.1%} of pairs of gradients in different buckets came in "
+        f"the buckets' order; {waits}"
+    ]

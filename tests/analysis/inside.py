@@ -257,6 +257,29 @@ def sparse(rank: int) -> None:
     train(wrapped(Sparse()), rank, 3)
 
 
+class TwoDtypes(nn.Module):
+    """1 MiB and more in float32, and as much in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow = nn.ModuleList(nn.Linear(420, 420) for _ in range(3))
+        self.wide = nn.ModuleList(nn.Linear(300, 300, dtype=torch.float64) for _ in range(3))
+        self.into = nn.Linear(420, 300)
+
+    def forward(self, x: torch.Tensor, **_: Any) -> Any:
+        x = x.flatten(1).repeat(1, 4)[:, :420]
+        for layer in self.narrow:
+            x = layer(x)
+        x = self.into(x).double()
+        for layer in self.wide:
+            x = layer(x)
+        return {"out": [x]}
+
+
+def two_dtypes(rank: int) -> None:
+    train(wrapped(TwoDtypes()), rank, 3)
+
+
 def by_default(rank: int) -> None:
     """Two MiB in two tensors, so that the small first bucket can be seen."""
     train(wrapped(Net(width=60_000)), rank, 3)
@@ -304,6 +327,7 @@ CASES: dict[str, Callable[[int], None]] = {
     "without init sync": plain(init_sync=False, bucket_cap_mb=CAP),
     "views": plain(gradient_as_bucket_view=True, bucket_cap_mb=CAP),
     "sparse": sparse,
+    "two dtypes": two_dtypes,
     "by default": by_default,
     "find_unused by default": unsearched,
     "convnet": convnet,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 import pytest
 import torch
@@ -69,7 +71,7 @@ def test_without_init_sync_nothing_is_sent(recorded: dict[str, Recording]) -> No
 PLANS = {
     "by default": [
         (1, 0, ["share a bucket, without a limit"]),
-        (2, 1, ["gradients were ready", "the first bucket has the limit 1 MiB", "25 MiB"]),
+        (2, 1, ["gradients were ready", "dtype and device has the limit 1 MiB", "25 MiB"]),
     ],
     "explicit cap": [
         (1, 0, ["share a bucket, without a limit"]),
@@ -78,6 +80,10 @@ PLANS = {
     "list of caps": [
         (2, 0, ["order of registration", "bucket_cap_mb_list (1.02 KiB, 4.1 KiB)"]),
         (2, 1, ["gradients were ready", "bucket_cap_mb_list"]),
+    ],
+    "two dtypes": [
+        (2, 0, ["share a bucket, without a limit"]),
+        (4, 1, ["gradients were ready", "the first bucket of each dtype and device"]),
     ],
     "unused in static": [
         (1, 0, ["share a bucket, without a limit"]),
@@ -146,3 +152,19 @@ def test_where_torch_tells_no_plan_it_is_said_why(recorded: dict[str, Recording]
     (module,) = recording.notes(Module, rank=0)
     assert module.sparse == ("table.weight",)
     assert [tensor.name for tensor in module.frozen] == ["frozen.weight", "frozen.bias"]
+
+
+@pytest.mark.parametrize("case", ["two dtypes", "list of caps", "by default", "explicit cap"])
+def test_each_bucket_was_closed_by_its_own_limit(recorded: dict[str, Recording], case: str) -> None:
+    """Of each dtype all but the last one that was filled: full with its last parameter only."""
+    recording = recorded[case]
+    (module,) = recording.notes(Module, rank=0)
+    plans = [plan for plan in recording.notes(Plan, rank=0) if plan.reason == "rebuild"]
+    closed = 0
+    for bucket, later in itertools.combinations(plans[-1].buckets, 2):
+        last, kind = (module.parameters[one.parameters[-1]] for one in (bucket, later))
+        if last.dtype == kind.dtype:
+            assert bucket.limit_bytes is not None
+            assert bucket.bytes >= bucket.limit_bytes > bucket.bytes - last.bytes
+            closed += 1
+    assert closed

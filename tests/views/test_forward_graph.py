@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz import analysis
-from ddpviz.events import Batch, Module
+from ddpviz.events import Batch, Configuration, Module, Unused
 from ddpviz.recording import Recording
 from tests.analysis import inside
 from tests.views.pictures import in_lane, picture_of, rows_of
@@ -62,3 +62,27 @@ def test_cells_of_many_parameters_are_merged(ranks: int) -> None:
     picture = picture_of(big, "forward_graph")
     assert len(rows_of(picture, "bars")) <= 4_000
     assert len(picture.y_labels or ()) <= 17
+
+
+def test_of_ranks_that_are_not_all_there_nothing_is_said_of_all(
+    recorded: dict[str, Recording],
+) -> None:
+    part = Recording()
+    for batch in batches_of(recorded["unused here"]):
+        if batch.rank < 2:
+            known = (Configuration, Unused)
+            notes = [n for kind in known for n in recorded["unused here"].notes(kind, batch.rank)]
+            part.append(Batch(batch.rank, 0, batch.records, (*batch.notes, *notes)))
+    picture = picture_of(part, "forward_graph", 1)
+    names = "side.weight, side.bias"
+    assert picture.title == f"step 1: none of the 2 known ranks used {names} (2 of 10 parameters)"
+    assert f"used on none of the 2 known ranks: {names}" in picture.facts
+    assert not any("stays as it was" in fact for fact in picture.facts)
+    everything = picture_of(part, "forward_graph", 2)
+    assert everything.title == "step 2: each of the 2 known ranks used all 10 parameters"
+
+
+def test_forwards_are_not_told_as_ranks(recorded: dict[str, Recording]) -> None:
+    facts = picture_of(recorded["unused here"], "forward_graph", 3).facts
+    assert sum("searched for unused parameters in forward " in fact for fact in facts) == 2
+    assert not any(" on rank " in fact for fact in facts if "searched" in fact or "Sink" in fact)

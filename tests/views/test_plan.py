@@ -24,9 +24,13 @@ def test_the_order_is_told_in_words(recorded: dict[str, Recording]) -> None:
     assert "the order fits: no gradient of a later bucket came before" in fits
     recording = recorded["wrong order"]
     (score,) = analysis.plan_reasons(recording)["order_score"]
+    buckets = analysis.buckets(recording, 1)
+    mine = buckets[buckets["rank"] == 0].sort_values("bucket")
+    waited = int((mine["full_ns"] < mine["full_ns"].cummax()).sum())
     wrong = " | ".join(picture_of(recording, "plan", 1).facts)
     assert score < 0.6
-    assert f"the order does not fit, so full buckets wait for earlier ones: {score:.0%} of" in wrong
+    assert waited and f"the order does not fit: {score:.1%} of pairs of gradients" in wrong
+    assert f"; {waited} of {len(mine)} buckets were full before an earlier one, and waited" in wrong
 
 
 def test_who_comes_last_is_named_by_bucket(recorded: dict[str, Recording]) -> None:
@@ -36,4 +40,4 @@ def test_who_comes_last_is_named_by_bucket(recorded: dict[str, Recording]) -> No
     told = ", ".join(
         f"{name} in bucket {number}" for number, name in enumerate(mine["last_parameter"])
     )
-    assert f"last to arrive: {told}" in picture_of(recording, "plan", 3).facts
+    assert f"last to arrive on rank 0: {told}" in picture_of(recording, "plan", 3).facts

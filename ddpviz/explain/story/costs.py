@@ -11,7 +11,7 @@ from ddpviz.events import Cause
 from ddpviz.explain.story import communicating
 from ddpviz.explain.story.cost import Cost, cost_of
 from ddpviz.explain.story.facts import Facts
-from ddpviz.traces.phases import COPIES_IN, COPY_OUT, SEARCH
+from ddpviz.traces.phases import COPIES_IN, COPIES_OUT, SEARCH
 
 
 def costs(here: Facts) -> list[Cost]:
@@ -30,7 +30,7 @@ def _copies(here: Facts) -> Iterator[Cost]:
     )
     for name, rows, sentence in (
         ("copying gradients in", COPIES_IN, "copying gradients into their buckets"),
-        ("copying gradients back", (COPY_OUT,), "copying reduced gradients back out of them"),
+        ("copying gradients back", COPIES_OUT, "copying reduced gradients back out of them"),
     ):
         ms, count = _copy_ms(here, rows), _copy_count(here, rows)
         if ms > 0:
