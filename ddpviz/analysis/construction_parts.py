@@ -141,7 +141,10 @@ class _About:
         return self._options()
 
     def _group(self) -> str:
-        return ", ".join(f"{len(group.ranks)} ranks, {group.backend}" for group in self._groups)
+        return ", ".join(
+            f"{len(group.ranks)} rank{'' if len(group.ranks) == 1 else 's'}, {group.backend}"
+            for group in self._groups
+        )
 
     def _collected(self) -> str:
         if self._module is None:

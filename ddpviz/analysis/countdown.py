@@ -20,7 +20,7 @@ from ddpviz.analysis.tables import (
     stacked,
     table,
 )
-from ddpviz.events import Kind
+from ddpviz.events import Kind, Module
 
 _SCHEMA = {
     "module": "int64",
@@ -69,6 +69,7 @@ def event_rows(
     events = stacked(_ready(ready, index), *_of_buckets(reduced[reduced["rank"] == rank]))
     if not len(events):
         return events
+    _name(events, source, rank)
     at = np.array([_EVENTS.index(event) for event in events["event"]])
     events = events[np.lexsort((at, events["time_ns"], events["iteration"], events["module"]))]
     keys = (events["module"] << 32) | (events["iteration"] + 1)
@@ -79,6 +80,20 @@ def event_rows(
     since_ms = (events["time_ns"] - begin_ns) / 1e6
     events["since_ms"] = np.where(begin_ns > 0, since_ms, np.nan)
     return sorted_rows(events, "time_ns")
+
+
+def _name(events: np.ndarray, source: Source, rank: int) -> None:
+    """Parameters that no plan names, from what is known of their module."""
+    unnamed = np.flatnonzero((events["name"] == "") & (events["parameter"] >= 0))
+    if not len(unnamed):
+        return
+    known = {note.id: note.parameters for note in source.notes(Module, rank=rank)}
+    for at in unnamed.tolist():
+        parameters = known.get(int(events["module"][at]), ())
+        index = int(events["parameter"][at])
+        events["name"][at] = (
+            parameters[index].name if index < len(parameters) else f"parameter {index}"
+        )
 
 
 def _ready(ready: np.ndarray, index: PlanIndex) -> np.ndarray:

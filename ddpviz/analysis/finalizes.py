@@ -40,6 +40,8 @@ _SCHEMA = {
     "derived": "str",
     "proxy": "str",
 }
+#: torch's hook of DDP with ``_apply_optimizer_in_backward``.
+_IN_BACKWARD = "_apply_optim_in_backward_hook"
 _PROXY = (
     "how long one bucket is copied cannot be seen from outside C++: rest_ms is the part of "
     "finalize in which every bucket was complete"
@@ -86,7 +88,7 @@ def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
             "module": module,
             "finalize_ms": (int(record["end_ns"]) - int(record["begin_ns"])) / 1e6,
             "rest_ms": rest_ms,
-            "copy": copy(values),
+            "copy": copy(values, _sparse(source, rank, module)),
             "division": division(values, _sparse(source, rank, module)),
             "derived": "" if streamed else "wait_ms,rest_ms",
             "proxy": UNSPLIT[Unsplit.ENQUEUED] if streamed else _PROXY,
@@ -107,18 +109,25 @@ def _split_ms(begin_ns: int, end_ns: int, done_ns: np.ndarray) -> tuple[np.ndarr
     return np.where(known, waits_ms, np.nan), rest_ms
 
 
-def copy(values: dict[str, Any]) -> str:
-    """What finalize copies back in a configuration (``Configuration.values``)."""
+def copy(values: dict[str, Any], sparse: Sequence[str] = ()) -> str:
+    """What finalize copies back in a configuration (``Configuration.values``).
+
+    ``sparse``: names of parameters with sparse gradients. ``Reducer::finalize_backward`` of torch
+    2.13, and ``finalize_bucket_dense``.
+    """
     if not values:
         return "not known: its module's configuration was not recorded"
-    if not values.get("gradient_as_bucket_view"):
-        return "each gradient is copied out of the reduced bucket"
-    if values.get("comm_hook"):
-        return (
-            "gradients are views of the bucket: nothing is copied, unless the comm hook's result "
-            "is another tensor, which is copied into it"
-        )
-    return "gradients are views of the bucket: nothing is copied"
+    hook = values.get("comm_hook") or ""
+    if _IN_BACKWARD in hook:
+        return "nothing is copied: its comm hook has the optimizer step within the backward"
+    told = "each gradient is copied out of the reduced bucket"
+    if values.get("gradient_as_bucket_view"):
+        told = "gradients are views of the bucket: nothing is copied"
+        if hook:
+            told += ", unless the comm hook's result is another tensor, which is copied into it"
+    if sparse:
+        told += f"; the sparse gradient of {_some(sparse)} is the reduced tensor itself"
+    return told
 
 
 def division(values: dict[str, Any], sparse: Sequence[str] = ()) -> str:
@@ -137,9 +146,12 @@ def division(values: dict[str, Any], sparse: Sequence[str] = ()) -> str:
         return "in python_reducer's hook of each parameter, before its all-reduce"
     told = _divided_where(values)
     if sparse:
-        more = f" and {len(sparse) - 1} more" if len(sparse) > 1 else ""
-        told += f"; the sparse gradient of {sparse[0]}{more} where it lies, as it gets ready"
+        told += f"; the sparse gradient of {_some(sparse)} where it lies, as it gets ready"
     return told + _divided_by(values)
+
+
+def _some(sparse: Sequence[str]) -> str:
+    return f"{sparse[0]} and {len(sparse) - 1} more" if len(sparse) > 1 else sparse[0]
 
 
 def _divided_where(values: dict[str, Any]) -> str:

@@ -35,7 +35,8 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """``spans``, ``points``, ``calls``: RECORD arrays of this rank's part of the step."""
+    """``spans``, ``points``, ``calls``: RECORD arrays of this rank's part of the step.
+    ``configurations``: DDP's arguments as they were, by module."""
 
     recording: Records
     step: int
@@ -45,7 +46,7 @@ class Moment:
     spans: np.ndarray
     points: np.ndarray
     calls: np.ndarray
-    configuration: dict[str, object]
+    configurations: dict[int, dict[str, object]]
 
     def holds(self, time_ns: int) -> bool:
         """Whether a note of that time is this step's: a walk's is written as the step ends."""
@@ -87,10 +88,12 @@ class Moment:
 
     def shown(self, one: Inside, begin_ns: int, end_ns: int) -> Proof | None:
         """What shows this C++ station within that time; None where nothing does."""
-        if one.only and not self.configuration.get(one.only):
-            return None
-        if one.unless and self.configuration.get(one.unless):
-            return None
+        if one.only or one.unless:
+            values = self._configuration(begin_ns, end_ns)
+            if one.only and not values.get(one.only):
+                return None
+            if one.unless and values.get(one.unless):
+                return None
         for sign in one.shown_by:
             if sign == ALWAYS:
                 return Proof(begin_ns, end_ns, "")
@@ -103,6 +106,20 @@ class Moment:
                 times = inside["begin_ns"]
                 return Proof(int(times.min()), int(times.max()), self._counted(sign, inside))
         return None
+
+    def _configuration(self, begin_ns: int, end_ns: int) -> dict[str, object]:
+        """Of the module that this time is about: whose span is in it, or is the shortest around
+        it; of the step's first where there is none."""
+        spans = self.spans[np.isin(self.spans["module"], list(self.configurations))]
+        inside = spans[(spans["begin_ns"] >= begin_ns) & (spans["end_ns"] <= end_ns)]
+        around = spans[(spans["begin_ns"] <= begin_ns) & (spans["end_ns"] >= end_ns)]
+        if len(inside):
+            module = int(inside["module"][0])
+        elif len(around):
+            module = int(around["module"][np.argmin(around["end_ns"] - around["begin_ns"])])
+        else:
+            module = min(self.configurations, default=0)
+        return self.configurations.get(module, {})
 
     def _signs(self, sign: str) -> np.ndarray:
         if sign == DELAYED or sign in Cause.__members__:
@@ -213,18 +230,17 @@ def _moment(
         spans=records[np.isin(records["kind"], kinds()) & ended],
         points=records[records["kind"] == Kind.GRAD_READY],
         calls=called[called["rank"] == rank],
-        configuration=_configuration(recording, rank, records, window[1]),
+        configurations=_configurations(recording, rank, records, window[1]),
     )
 
 
-def _configuration(
+def _configurations(
     recording: Records, rank: int, records: np.ndarray, end_ns: int
-) -> dict[str, object]:
-    """DDP's arguments as they were: of the first module that the step has."""
-    modules = records["module"][records["kind"] != Kind.STEP]
-    module = int(modules.min()) if len(modules) else 0
-    values: dict[str, object] = {}
+) -> dict[int, dict[str, object]]:
+    """DDP's arguments as they were then, of each module that the step has."""
+    modules = set(np.unique(records["module"][records["kind"] != Kind.STEP]).tolist())
+    values: dict[int, dict[str, object]] = {}
     for note in recording.notes(Configuration, rank=rank):
-        if note.module == module and (note.time_ns <= end_ns or not values):
-            values = note.values
+        if note.module in modules and (note.time_ns <= end_ns or note.module not in values):
+            values[note.module] = note.values
     return values

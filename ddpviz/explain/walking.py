@@ -39,13 +39,14 @@ def walk(recording: Records, step: int | None = None, rank: int = 0) -> Walk:
         trees.tell_details(nodes, moment)
     loose = _place_collectives(nodes, moment)
     tops = sorted([*nodes, *loose], key=lambda node: node.station.begin_ns)
+    process = _process(recording, rank)
     return Walk(
         step=moment.step,
         rank=rank,
         begin_ns=moment.begin_ns,
         end_ns=moment.end_ns,
         profiled=note is not None,
-        torch=_process(recording, rank).torch,
+        torch="" if process is None else process.torch,
         remarks=tuple(_remarks(recording, moment, note)),
         stations=tuple(_finished(node, moment) for node in tops),
     )
@@ -142,18 +143,21 @@ def _holds(cause: str, node: Node) -> bool:
 # --- what to know --------------------------------------------------------------------------------
 
 
-def _process(recording: Records, rank: int) -> Process:
-    return recording.notes(Process, rank=rank)[-1]
+def _process(recording: Records, rank: int) -> Process | None:
+    """None where its file is cut before it."""
+    return next(reversed(recording.notes(Process, rank=rank)), None)
 
 
 def _remarks(recording: Records, moment: Moment, note: WalkNote | None) -> Iterator[str]:
     process, here = _process(recording, moment.rank), sources.installed().version
+    if process is None:
+        yield "which torch this was recorded with, and on what device, is not known"
     if note is None and moment.step >= 0:
         yield (
             "no functions were followed in this step, so these are the spans that every recording "
             "has: session.walk() or recorder.walk_next_step() follows the next step's functions"
         )
-    if note is not None and process.device != "cpu":
+    if note is not None and process is not None and process.device != "cpu":
         yield (
             "gradients on a GPU come on autograd's own thread, which was not followed: what runs "
             "in Python during backward is not here"
@@ -161,5 +165,5 @@ def _remarks(recording: Records, moment: Moment, note: WalkNote | None) -> Itera
     for missing in recording.notes(Unavailable, rank=moment.rank):
         if missing.what == "walk" and moment.holds(missing.time_ns):
             yield f"the walk is not whole, because {missing.why}"
-    if process.torch not in ("", here):  # a trace doesn't say
+    if process is not None and process.torch not in ("", here):  # a trace doesn't say
         yield f"recorded with torch {process.torch}; lines are those of torch {here}, as installed"

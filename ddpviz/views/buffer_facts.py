@@ -30,7 +30,7 @@ def buffer_facts(
         *_forwards(forwards),
         *_dtypes(sent),
         *_volume(source, forwards),
-        *_authority(forwards),
+        *_authority(source, forwards),
         *_reassigned(forwards),
         *_values(source, step, forwards),
     )
@@ -102,13 +102,35 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share >= 1e-5 else "less than 0.001 %"
 
 
-def _authority(forwards: list[Row]) -> list[str]:
-    ranks = sorted({row["authoritative_rank"] for row in forwards} - {-1})
-    if not ranks:
+def _authority(source: Source, forwards: list[Row]) -> list[str]:
+    """Who, in each process group: a forward's row counts ranks within it."""
+    groups = {
+        (rank, note.module): tuple(note.values.get("ranks", ()))
+        for rank in source.ranks
+        for note in source.notes(Configuration, rank=rank)
+    }
+    found: dict[tuple[int, ...], set[int]] = {}
+    for row in forwards:
+        if (chosen := row["authoritative_rank"]) >= 0:
+            found.setdefault(groups.get((row["rank"], row["module"]), ()), set()).add(chosen)
+    if not found:
         return []
-    told = names([str(rank) for rank in ranks])
-    why = "" if ranks == [0] else ", under Join the highest that has not joined"
-    return [f"rank {told} is authoritative{why}: its buffers overwrote those of all others"]
+    last = any(chosen > 0 for ranks in found.values() for chosen in ranks)
+    joined = ", under Join the highest that has not joined" if last else ""
+    if len(found) == 1:
+        ((group, ranks),) = found.items()
+        told = _global(group, ranks)
+        are = "ranks {} are authoritative" if len(ranks) > 1 else "rank {} is authoritative"
+        return [f"{are.format(told)}{joined}: its buffers overwrote those of all others"]
+    each = [
+        f"rank {_global(group, ranks)} among {', '.join(map(str, group)) or 'all'}"
+        for group, ranks in sorted(found.items())
+    ]
+    return [f"in its process group each is authoritative{joined}: {names(each)}"]
+
+
+def _global(group: tuple[int, ...], ranks: set[int]) -> str:
+    return names([str(group[rank] if rank < len(group) else rank) for rank in sorted(ranks)])
 
 
 def _reassigned(forwards: list[Row]) -> list[str]:

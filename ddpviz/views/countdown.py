@@ -122,6 +122,12 @@ def _title(rows: CountdownRows, step: int) -> str:
     buckets = count(len(launched), "bucket")
     if not ready:
         return f"step {step}: {buckets} launched; when gradients were ready was not recorded"
+    if all(event.bucket < 0 for event in ready):
+        last = max(ready, key=lambda event: event.at_ms)
+        return (
+            f"step {step}: {buckets} launched, {last.name} came last; which gradients a bucket "
+            "waited for is not known without the bucket plan"
+        )
     longest_ms = rows.waits[0].waited_ms if rows.waits else 0.0
     if longest_ms < _LEAST_SHARE * rows.end_ms:
         most = max(Counter(event.rank for event in ready).values())
@@ -129,7 +135,7 @@ def _title(rows: CountdownRows, step: int) -> str:
         waited = f"more than {duration(longest_ms)} " if longest_ms else ""
         return (
             f"step {step}: {count(most, 'gradient')} counted {buckets} down to zero, and none "
-            f"waited {waited}for an earlier one; {last.name or 'one without a name'} came last"
+            f"waited {waited}for an earlier one; {last.name} came last"
         )
     wait = rows.waits[0]
     other = holds_up(rows.events, wait.rank, wait.bucket)

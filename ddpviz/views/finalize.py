@@ -7,8 +7,10 @@ import itertools
 import math
 
 from ddpviz.analysis import finalize
+from ddpviz.analysis.calls import calls
+from ddpviz.analysis.configurations import configured
 from ddpviz.analysis.finalizes import division
-from ddpviz.events import Configuration
+from ddpviz.events import Cause
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.lane_canvas import Stack
@@ -73,11 +75,17 @@ def picture(moment: Moment) -> Picture:
 
 def _without(moment: Moment) -> Picture:
     """Of a step without finalize: why, and who divides instead."""
-    last = max(moment.source.notes(Configuration), key=lambda note: note.time_ns, default=None)
-    if last is None or not last.values.get("python_reducer"):
+    assert moment.step is not None
+    called = calls(moment.source, moment.step)
+    reduced = called[called["cause"] == Cause.PYTHON_REDUCER]
+    if not len(reduced):
         return _nothing(moment, f"step {moment.step} has no backward that reduced gradients")
     picture = _nothing(moment, f"step {moment.step}: python_reducer reduced, no finalize ran")
-    return dataclasses.replace(picture, facts=(f"{_DIVISION}: {division(last.values)}",))
+    first = reduced[0]
+    values = configured(moment.source, int(first["rank"])).at(
+        int(first["module"]), int(first["begin_ns"])
+    )
+    return dataclasses.replace(picture, facts=(f"{_DIVISION}: {division(values)}",))
 
 
 def _one_run(table: list[Row]) -> dict[int, list[Row]]:
