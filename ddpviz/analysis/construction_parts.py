@@ -157,6 +157,9 @@ class _About:
             many = "" if len(tensors) == 1 else "s"
             nbytes = format_bytes(sum(tensor.bytes for tensor in tensors))
             told.append(f"{len(tensors)} {what}{many}, {nbytes}")
+        if self._module.delayed:
+            put_off = _some([tensor.name for tensor in self._module.delayed])
+            told.append(f"in no bucket, but reduced by a hook of their own: {put_off}")
         ignored = ", ".join(self._module.ignored)
         return "; ".join(told) + (f"; ignored: {ignored}" if ignored else "")
 
@@ -190,7 +193,8 @@ class _About:
         for at, nbytes in zip(position.tolist(), issued["bytes"].tolist(), strict=True):
             dtype = texts[at].partition(" ")[2]
             sent[dtype] = sent.get(dtype, 0) + nbytes
-        parameters = (*self._module.parameters, *self._module.frozen)
+        one = self._module
+        parameters = (*one.parameters, *one.frozen, *one.delayed)
         for buffers in (self._module.buffers, ()):
             held: dict[str, int] = {}
             for tensor in (*parameters, *buffers):
@@ -199,6 +203,7 @@ class _About:
                 kinds = {
                     "parameters": self._module.parameters,
                     "frozen parameters": self._module.frozen,
+                    "parameters reduced by a hook": self._module.delayed,
                     "buffers": buffers,
                 }
                 named = [

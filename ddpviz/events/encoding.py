@@ -75,6 +75,7 @@ _NESTED: dict[str, dict[Any, Any]] = {
     "parameters": {Module: Tensor},
     "buffers": {Module: Tensor},
     "frozen": {Module: Tensor},
+    "delayed": {Module: Tensor},
     "buckets": {Plan: Bucket},
     "frames": {Walk: Frame},
     "arguments": {Graph: Argument},

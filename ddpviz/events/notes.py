@@ -55,6 +55,7 @@ class Module:
 
     ``frozen``: those that want no gradient, so the Reducer has not got them, and DDP sends them
     once, with the initial state. ``sparse``: names of parameters whose gradients are sparse.
+    ``delayed``: those of ``delay_all_reduce_named_params``, which a hook reduces and no bucket.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Module:
     ignored: tuple[str, ...]
     frozen: tuple[Tensor, ...] = ()
     sparse: tuple[str, ...] = ()
+    delayed: tuple[Tensor, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,6 +41,11 @@ def watch(recorder: Recorder, patches: Patches) -> None:
             "create",
             _construction_step(recorder, Kind.CONSTRUCTION_CAPS, Cause.UNKNOWN),
         )
+    patches.wrap(
+        DDP,
+        "_register_delay_all_reduce_hook",
+        lambda call: in_cause(recorder, Cause.INITIAL_STATE, call),
+    )
     patches.wrap(DDP, "__getstate__", lambda call: _getstate(recorder, call))
     patches.wrap(
         dist, "_compute_bucket_assignment_by_size", lambda call: _assignment(recorder, call)

@@ -52,6 +52,8 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
         _tensor(name, buffer) for name, buffer in ddp.module.named_buffers() if name not in ignored
     ]
     reduced = {id(reference()) for reference in parameters}
+    delayed = {id(parameter) for parameter in getattr(ddp, "_delay_all_reduce_params", ())}
+    put_off = [(name, parameter) for name, parameter in _live(ddp) if id(parameter) in delayed]
     live = _live(ddp)
     sparse = _sparse(ddp)
     return Module(
@@ -59,13 +61,14 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
         _name(ddp.module),
         tuple(tensors),
         tuple(buffers),
-        tuple(sorted(ignored)),
+        tuple(sorted(ignored - {name for name, _ in put_off})),
         tuple(
             _tensor(name, parameter)
             for name, parameter in live
             if id(parameter) not in reduced and not parameter.requires_grad and name not in ignored
         ),
         tuple(name for name, parameter in live if id(parameter) in sparse),
+        tuple(_tensor(name, parameter) for name, parameter in put_off),
     )
 
 

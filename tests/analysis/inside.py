@@ -136,6 +136,50 @@ def averaged(state: object, buffers: dict[str, torch.Tensor]) -> Any:
     return [work.get_future() for work in works]
 
 
+def hooked_on_the_group(rank: int) -> None:
+    """A buffer hook that sends over the module's own group."""
+    ddp = wrapped()
+
+    def sums(state: object, buffers: dict[str, torch.Tensor]) -> Any:
+        for buffer in buffers.values():
+            if buffer.is_floating_point():
+                dist.all_reduce(buffer, group=ddp.process_group)
+        return []
+
+    ddp._register_buffer_comm_hook(None, sums, Location.PRE_FORWARD)
+    train(ddp, rank, 2)
+
+
+def repaired(rank: int) -> None:
+    """Rank 1 writes to a buffer that is constant elsewhere, before each forward."""
+    model = Net()
+    model.register_buffer("table", torch.arange(3.0))
+    ddp = wrapped(model)
+    for number in range(4):
+        if rank == 1:
+            ddp.module.table += 1
+        backward(ddp, rank, number)
+
+
+def stages(rank: int) -> None:
+    """Ranks 0 and 1 have one model, rank 2 another, as stages of a pipeline have."""
+    groups = [dist.new_group([0, 1]), dist.new_group([2])]
+    torch.manual_seed(7 if rank < 2 else 8)
+    train(DDP(Net(), process_group=groups[rank == 2]), rank, 2)
+
+
+def put_off(rank: int) -> None:
+    """One parameter is reduced by a hook of its own."""
+    model = Net()
+    weight = model.conv.weight
+    ddp = wrapped(
+        model,
+        delay_all_reduce_named_params=[("conv.weight", weight)],
+        param_to_hook_all_reduce=weight,
+    )
+    train(ddp, rank, 2)
+
+
 def joined(rank: int) -> None:
     """Rank 2 has no batch, rank 1 two, rank 0 four."""
     ddp = wrapped(Net(), bucket_cap_mb=CAP)
@@ -312,6 +356,10 @@ CASES: dict[str, Callable[[int], None]] = {
     "reassigned": reassigned,
     "hooked after": hooked(Location.POST_FORWARD),
     "hooked before": hooked(Location.PRE_FORWARD),
+    "hooked on the group": hooked_on_the_group,
+    "repaired": repaired,
+    "stages": stages,
+    "put off": put_off,
     "joined": joined,
     "joined by the rest": joined_by_rest,
     "hook averages": with_hook(hook_averages),

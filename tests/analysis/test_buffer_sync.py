@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from ddpviz import analysis
-from ddpviz.events import Cause, Configuration, Kind
+from ddpviz.events import Batch, Cause, Configuration, Fingerprints, Kind
 from ddpviz.recording import Recording
 from tests.analysis import inside
-from tests.views.samples import on_cuda
+from tests.views.pictures import picture_of
+from tests.views.samples import batches_of, on_cuda
 
 #: 8 channels: running mean and variance in float32, the number of batches as int64.
 FLOAT_BYTES, COUNT_BYTES = 2 * 8 * 4, 8
@@ -232,3 +233,35 @@ def test_per_dtype_it_is_told_what_was_moved_and_waited_for(
 def test_of_what_was_only_enqueued_no_wait_is_told(recorded: dict[str, Recording]) -> None:
     table = on_cuda(recorded["drifting"]).buffer_dtypes()
     assert len(table) and table["time_ms"].isna().all() and table["waited_ms"].isna().all()
+
+
+def test_what_a_buffer_hook_sends_over_ddps_group_is_no_broadcast_of_ddps(
+    recorded: dict[str, Recording],
+) -> None:
+    recording = recorded["hooked on the group"]
+    table = recording.buffers()
+    assert table["fired"].all() and not table["broadcasts"].any() and not table["bytes"].any()
+    nbytes = FLOAT_BYTES + COUNT_BYTES
+    assert set(table["of_threshold"]) == {nbytes / (250 * 2**20)}
+    assert set(recording.buffer_dtypes()["op"]) == {"allreduce"}
+
+
+def test_what_the_sync_repaired_was_not_sent_for_nothing(recorded: dict[str, Recording]) -> None:
+    table = recorded["repaired"].buffer_values()
+    mine = table[table["name"] == "table"]
+    assert set(mine["unchanged"]) == {0}
+    assert set(mine["overwritten"][mine["rank"] == 1]) == {True}
+    told = " | ".join(picture_of(recorded["repaired"], "buffers", 3).facts)
+    assert "sent for nothing" not in told
+
+
+def test_of_one_rank_nothing_is_said_of_all(recorded: dict[str, Recording]) -> None:
+    part = Recording()
+    for batch in batches_of(recorded["drifting"]):
+        if batch.rank == 0:
+            kinds = (Configuration, Fingerprints)
+            notes = [n for kind in kinds for n in recorded["drifting"].notes(kind, rank=0)]
+            part.append(Batch(0, 0, batch.records, (*batch.notes, *notes)))
+    told = " | ".join(picture_of(part, "buffers", 2).facts)
+    assert "whether ranks had the same buffers before the sync in step 2 is not known" in told
+    assert "all ranks had the same buffers" not in told

@@ -168,3 +168,14 @@ def test_each_bucket_was_closed_by_its_own_limit(recorded: dict[str, Recording],
             assert bucket.bytes >= bucket.limit_bytes > bucket.bytes - last.bytes
             closed += 1
     assert closed
+
+
+def test_what_is_reduced_by_a_hook_is_not_ignored(recorded: dict[str, Recording]) -> None:
+    mine = parts(recorded["put off"])
+    assert "ignored" not in mine.loc["collect", "detail"]
+    assert (
+        "in no bucket, but reduced by a hook of their own: conv.weight"
+        in (mine.loc["collect", "detail"])
+    )
+    assert mine.loc["sync", "bytes"] == 2928 + 64 + 8 and mine.loc["sync", "collectives"] == 3
+    assert "parameters reduced by a hook conv.weight" in mine.loc["sync", "detail"]

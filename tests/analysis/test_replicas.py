@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpviz import analysis
 from ddpviz.recording import Recording
 from tests.analysis import inside
+from tests.views.pictures import picture_of
 
 PARAMETERS = 10
 
@@ -63,3 +64,17 @@ def test_one_rank_alone_is_compared_with_nobody(recorded: dict[str, Recording]) 
 def test_without_fingerprints_there_are_no_rows() -> None:
     for table in (analysis.replicas(Recording()), analysis.buffer_values(Recording())):
         assert len(table) == 0 and len(table.columns) > 5
+
+
+def test_modules_of_different_process_groups_are_no_replicas(
+    recorded: dict[str, Recording],
+) -> None:
+    recording = recorded["stages"]
+    table = recording.replicas()
+    mine = table[table["what"] == "parameters"]
+    assert sorted(mine["ranks"].unique()) == [1, 2]
+    assert set(mine["equal"][mine["ranks"] == 2]) == {True}
+    assert mine["equal"][mine["ranks"] == 1].isna().all()
+    told = " | ".join(picture_of(recording, "buffers", 1).facts)
+    assert "each is authoritative: rank 0 among 0, 1, rank 2 among 2" in told
+    assert recording.audit() == ()

@@ -105,3 +105,9 @@ def test_many_ranks_and_buckets_stay_within_what_a_browser_draws() -> None:
     assert len(picture.y_labels or ()) <= 48
     assert sum(len(rows_of(picture, source)) for source in picture.sources) <= MOST_GLYPHS
     assert any("of 12" in fact for fact in picture.facts)
+
+
+def test_without_a_plan_nothing_is_said_of_waits(recorded: dict[str, Recording]) -> None:
+    title = picture_of(recorded["sparse"], "countdown", 2).title
+    assert "is not known without the bucket plan" in title and "none waited" not in title
+    assert "head." in title or "table." in title  # who came last, by its name
