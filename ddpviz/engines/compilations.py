@@ -17,6 +17,8 @@ class Compilations:
         self._lock = threading.Lock()
         self._open: dict[int, dict[int, Graph]] = {}
         self._counted: dict[int, int] = {}
+        #: By rank the graph that is split, and how many of its subgraphs came.
+        self._split: dict[int, tuple[int, int]] = {}
         self._begun_ns: dict[int, int] = {}
 
     def take(self, batch: Batch) -> None:
@@ -34,6 +36,10 @@ class Compilations:
                     self._begun_ns[batch.rank] = 0
                 else:
                     self._counted[batch.rank] = self._counted.get(batch.rank, 0) + 1
+                    if note.siblings:
+                        parent, came = self._split.get(batch.rank, (-1, 0))
+                        came = came + 1 if parent == note.parent else 1
+                        self._split[batch.rank] = note.parent, came
                     if "fusion" not in note.role:  # there at once, not compiled by themselves
                         self._open.setdefault(batch.rank, {})[note.id] = note
             for index in ended:
@@ -46,8 +52,9 @@ class Compilations:
         self._told()
 
     def now(self) -> str:
-        """What each rank compiles: "rank 0 compiles graph 3 (subgraph of 4 operations), 12 s", or
-        "rank 0 traces what is to be compiled, 2 s". "" where none does."""
+        """What each rank compiles: "rank 0 compiles subgraph 2 of 5 (4 operations), 12 s"; "graph 3
+        (forward of 9 operations)", as torch does not tell how many graphs are to come; "rank 0
+        traces what is to be compiled, 2 s". "" where none does."""
         with self._lock:
             begun_ns = {rank: one for rank, one in sorted(self._begun_ns.items()) if one}
             told = [(rank, self._of(rank), begin_ns) for rank, begin_ns in begun_ns.items()]
@@ -61,9 +68,9 @@ class Compilations:
         ones = list(self._open.get(rank, {}).values())
         if not ones:
             return "traces what is to be compiled"
-        return f"compiles graph {self._counted[rank]} ({_named(ones[-1])})"
-
-
-def _named(note: Graph) -> str:
-    operations = "operation" if note.nodes == 1 else "operations"
-    return f"{note.role} of {note.nodes} {operations}"
+        last = ones[-1]
+        operations = f"{last.nodes} operation{'' if last.nodes == 1 else 's'}"
+        if last.siblings:
+            _, came = self._split[rank]
+            return f"compiles subgraph {came} of {last.siblings} ({operations})"
+        return f"compiles graph {self._counted[rank]} ({last.role} of {operations})"

@@ -48,6 +48,8 @@ class Graph:
     ``file``, ``line``: whose code it is. ``nodes``: calls in it. ``operations``: their targets in
     order, from the first on. ``arguments``: inputs that are parameters; ``bytes``: of these
     parameters. ``code``: readable. ``cut``: what was left out of ``operations`` and ``code``.
+    ``siblings``: of a subgraph, how many its parent was split into, itself among them; 0 where
+    that is not known.
     """
 
     id: int
@@ -66,6 +68,7 @@ class Graph:
     bytes: int
     code: str
     cut: str
+    siblings: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

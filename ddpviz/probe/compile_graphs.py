@@ -88,6 +88,7 @@ class FollowingGraphs(Following):
         of: Graph | None,
         where: tuple[str, str, int],
         backend: str,
+        siblings: int = 0,
     ) -> Graph:
         def size_of(index: int) -> int:
             parameter = None if state is None else state.parameters[index]()
@@ -109,6 +110,7 @@ class FollowingGraphs(Following):
             found.bytes,
             found.code,
             found.cut,
+            siblings,
         )
         self._graphs += 1
         self._recorder.note(note)
@@ -215,7 +217,10 @@ class FollowingGraphs(Following):
         state = next((one for one in self._recorder.modules.states() if one.id == of.module), None)
         arguments = tuple(one for one in of.arguments if one.name in names)
         where, backend = (of.function, of.file, of.line), backend_name(compiler.compiler)
-        return self._note(module, state, arguments, "subgraph", of, where, backend)
+        whole = getattr(compiler, "module", None)  # which has a call for each subgraph
+        nodes = () if whole is None else whole.graph.nodes
+        siblings = sum(node.op == "call_module" for node in nodes)
+        return self._note(module, state, arguments, "subgraph", of, where, backend, siblings)
 
     # --- python_reducer --------------------------------------------------------------------------
 

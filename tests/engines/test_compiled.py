@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,11 +57,16 @@ def test_what_ranks_compile_is_told_until_they_have() -> None:
     compilations.take(batch(0, Kind.COMPILE, 0))
     compilations.take(batch(1, Kind.STEP, 2, Graph(7, 0, -1, 1, "forward", *where)))
     compilations.take(batch(2, Kind.GRAPH, 2))
-    compilations.take(batch(3, Kind.COMPILE, 2))
+    part = ("0/0", "inductor", "forward", "model.py", 1, 4, (), (), 0, "", "", 3)
+    for graph in (8, 9):
+        compilations.take(batch(graph, Kind.STEP, 2, Graph(graph, 0, 7, 1, "subgraph", *part)))
+    compilations.take(batch(10, Kind.COMPILE, 2))
     assert [one.partition(",")[0] for one in told] == [
         "rank 1 traces what is to be compiled",
         "rank 1 compiles graph 1 (forward of 3 operations)",
         "rank 1 traces what is to be compiled",
+        "rank 1 compiles subgraph 1 of 3 (4 operations)",
+        "rank 1 compiles subgraph 2 of 3 (4 operations)",
         "",
     ]
 
@@ -112,7 +118,10 @@ def test_modes_are_switched_on_running_engines_and_compile_what_they_say(
     remove = session.on_change(lambda: said.append(session.status().reason))
     session.run(2)
     remove()
-    assert [one for one in said if "rank 0 compiles graph" in one or "rank 0 traces" in one]
+    assert [one for one in said if "rank 0 compiles " in one or "rank 0 traces" in one]
+    subgraphs = [one for one in session.recording.notes(Graph, 0) if one.role == "subgraph"]
+    parents = Counter(one.parent for one in subgraphs)
+    assert subgraphs and {one.siblings == parents[one.parent] for one in subgraphs} == {True}
     session.configure(compile_order="compile then wrap")
     session.run(2)
     session.configure(compile_mode="no_optimization")
