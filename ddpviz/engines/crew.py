@@ -154,9 +154,11 @@ class Crew:
         """The same as the ranks' recorders count it: from 0 in each process."""
         return self.next_step - self._born_step
 
-    def ask(self, name: str, arguments: _Arguments = lambda rank: ()) -> dict[int, Any]:
-        """A task on every rank; their values by rank."""
-        return self.values(self.call(name, arguments))
+    def ask(
+        self, name: str, arguments: _Arguments = lambda rank: (), idle: bool = True
+    ) -> dict[int, Any]:
+        """A task on every rank; their values by rank. ``idle``: see :meth:`call`."""
+        return self.values(self.call(name, arguments, idle=idle))
 
     def ask_first(self, name: str, *arguments: Any) -> Any:
         """A task on rank 0 alone; its value."""
@@ -169,16 +171,18 @@ class Crew:
         members: list[tasks.Member] | None = None,
         limit_s: float = math.inf,
         kill: bool = True,
+        idle: bool = True,
     ) -> dict[int, tasks.Outcome]:
         """A task on every rank (or some); how it ended on each.
 
         Where processes have ended since the last task, nothing is asked of the others, which
-        would wait for them: the outcomes are then those of the dead alone.
+        would wait for them: the outcomes are then those of the dead alone. ``idle``: whether they
+        had nothing to do meanwhile, as between two chunks of a training they have.
         """
         members = self.members if members is None else members
         _there(members)
         self._stepping = name == "run"
-        dead = tasks.deaths(self.engines, members, self._directory)
+        dead = tasks.deaths(self.engines, members, self._directory, idle)
         return dead or tasks.call(
             self.engines,
             members,
@@ -189,6 +193,7 @@ class Crew:
             directory=self._directory,
             limit_s=limit_s,
             kill=kill,
+            idle=idle,
         )
 
     def cell(

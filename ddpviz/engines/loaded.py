@@ -87,15 +87,18 @@ class Loaded:
         self.facts = dataclasses.replace(facts(self._crew), built=self._crew.values(outcomes)[0])
         self._crew.first_step = self._crew.next_step
 
-    def advance(self, most: int | None = None) -> tuple[int, float]:
-        """A chunk of steps, so many at most; how many, and the mean of the ranks' last losses."""
+    def advance(self, most: int | None = None, goes_on: bool = False) -> tuple[int, float]:
+        """A chunk of steps, so many at most; how many, and the mean of the ranks' last losses.
+
+        ``goes_on``: it follows another one of the same training.
+        """
         crew, begin = self._crew, time.monotonic()
         steps = self.chunk if most is None else min(self.chunk, most)
         # Code of the user's on the ranks may have taken steps of its own in between.
         crew.first_step = crew.next_step - self.step
         # Asked once: a rank's first records may be here before the next one is asked.
         first, watched = crew.next_own_step, crew.watched()
-        done = crew.ask("run", lambda rank: (steps, first, watched))
+        done = crew.ask("run", lambda rank: (steps, first, watched), idle=not goes_on)
         self.step = max(one.step for one in done.values())
         seconds = max(one.seconds for one in done.values()) / steps
         # At most doubled: the first steps are slower than the rest.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import itertools
 import os
 import time
@@ -159,8 +160,8 @@ class Session:
                     time.sleep(min(loaded.early_s(), 0.1))
                     if loaded.early_s():
                         continue
-                    left = steps - done
-                    took, last = work.do(lambda left=left: loaded.advance(left))  # type: ignore
+                    advance = functools.partial(loaded.advance, steps - done, goes_on=done > 0)
+                    took, last = work.do(advance)
                     done, loss = done + took, f"loss {last:.4g}"
                 progress.update(done, loss)
         finally:

@@ -85,6 +85,7 @@ def call(
     kill: bool = True,
     output: Output | None = None,
     heard: Heard | None = None,
+    idle: bool = True,
 ) -> dict[int, Outcome]:
     """Run ``worker.call(name, *arguments(rank))`` on every member; outcomes by rank.
 
@@ -106,6 +107,7 @@ def call(
         kill=kill,
         output=output,
         heard=heard,
+        idle=idle,
     )
     _complete(engines, members, outcomes, feed, give_up)
     return outcomes
@@ -124,13 +126,15 @@ def ask(
     kill: bool = True,
     output: Output | None = None,
     heard: Heard | None = None,
+    idle: bool = True,
 ) -> dict[int, Outcome]:
     """Run a function on every member; outcomes by rank.
 
     ``give_up`` is asked now and then: a reason ends the task, as ``limit_s`` does. ``kill``:
     whether what has not come back is killed then, or left to what it does. ``directory``: where
     ranks leave their stacks. ``output``: takes what ranks print, else it is printed here.
-    ``heard``: told of each outcome at once. What was printed is out when this returns.
+    ``heard``: told of each outcome at once. ``idle``: whether a rank that
+    has ended by now had nothing to do until then. What was printed is out when this returns.
     """
     outcomes: dict[int, Outcome] = {}
     waiting: dict[int, tuple[Member, Any]] = {}
@@ -140,7 +144,7 @@ def ask(
         try:
             reply = wire.send(engines.client, member.engine, function, given)
         except wire.EngineGone:
-            outcomes[member.rank] = _lost(engines, member, directory, idle=True)
+            outcomes[member.rank] = _lost(engines, member, directory, idle)
             continue
         _listen(engines.client, member.rank, reply, feed, output)
         waiting[member.rank] = member, reply
@@ -173,11 +177,11 @@ def ask(
 
 
 def deaths(
-    engines: cluster.Engines, members: Sequence[Member], directory: Path
+    engines: cluster.Engines, members: Sequence[Member], directory: Path, idle: bool = True
 ) -> dict[int, Outcome]:
-    """Outcomes of those whose processes ended while nothing was asked of them."""
+    """Outcomes of those whose processes have ended. ``idle``: while nothing was asked of them."""
     return {
-        member.rank: _death(engines, member, directory, idle=True)
+        member.rank: _death(engines, member, directory, idle)
         for member in members
         if cluster.dead(engines, member.engine, member.info)
     }

@@ -318,10 +318,10 @@ class Work:
 
     # --- the driver's thread ---------------------------------------------------------------------
 
-    def go_on(self, loaded: Loaded, training: Future[None], keep: Any) -> None:
+    def go_on(self, loaded: Loaded, training: Future[None], keep: Any, begun: bool = False) -> None:
         """One chunk in the background, and the next behind what else has been asked for.
 
-        ``keep``: lives as long as training goes on.
+        ``keep``: lives as long as training goes on. ``begun``: there was a chunk before.
         """
         if self.stopping:
             self.end_training(training)
@@ -331,13 +331,14 @@ class Work:
             if early_s:
                 time.sleep(min(early_s, _EARLY_SECONDS))
             else:
-                loaded.advance()
+                loaded.advance(goes_on=begun)
+                begun = True
         except BaseException as error:
             if not self.stopping:
                 tell(error)
             self.end_training(training, error)
         else:
-            self.driver.submit(lambda: self.go_on(loaded, training, keep))
+            self.driver.submit(lambda: self.go_on(loaded, training, keep, begun))
 
 
 def named(ranks: list[int]) -> str:
