@@ -67,11 +67,11 @@ class Visit:
             self.errors.append(message.text)
 
 
-def converted(notebook: Any, folder: Path, to: str) -> Path:
-    """What the command makes of it."""
+def converted(notebook: Any, folder: Path, to: str, template: str | None = None) -> Path:
+    """What the command makes of it. ``template``: instead of ours."""
     source = folder / "it.ipynb"
     nbformat.write(notebook, source)
-    template = {"html": "ddpviz", "slides": "ddpviz-slides"}[to]
+    template = template or {"html": "ddpviz", "slides": "ddpviz-slides"}[to]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "nbconvert", f"--to={to}", f"--template={template}", source),
@@ -128,6 +128,22 @@ def test_a_page_of_it_is_alive_without_a_network(name: str, browser: Any, tmp_pa
     if "ddpviz-still" in shown:  # the explorer's last picture stands for it
         assert visit.page.locator(".ddpviz-still img").locator("visible=true").count() >= 1
     assert visit.requests == [] and visit.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
+def test_figures_are_alive_on_a_page_by_nbconverts_own_template(
+    browser: Any, tmp_path: Path
+) -> None:
+    """It asks the network for what it needs itself, and has the figures without."""
+    notebook = executed("tour.ipynb")
+    visit = Visit(browser, converted(notebook, tmp_path, "html", "lab"))
+    figures = figures_of(notebook)
+    assert figures > 0
+    visit.page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures)
+    assert visit.page.locator(".ddpviz-still img").locator("visible=true").count() >= 1
+    assert visit.requests and not any("bokeh" in one for one in visit.requests)
 
 
 @pytest.mark.slow
