@@ -22,7 +22,7 @@ _TICKS = 6
 #: Between two entries of the legend, beside their text.
 _KEY_PX = 26
 #: Mean width of a letter at 11 px.
-_LETTER_PX = 5.2
+_LETTER_PX = 5.6
 
 
 def html(picture: Picture) -> str:
@@ -170,8 +170,11 @@ def _legend(picture: Picture, theme: Theme) -> list[str]:
     parts, x = [], 12.0
     for look, label in keys:
         parts.append(f'<rect x="{x:.1f}" y="33" width="12" height="12" {look}/>')
-        parts.append(_text(x + 16, 43, label))
-        x += _KEY_PX + _LETTER_PX * len(label)
+        width_px = _LETTER_PX * len(label)
+        # Whatever font the reader has: it may not run into the next key.
+        fitted = f' textLength="{width_px:.0f}" lengthAdjust="spacingAndGlyphs"'
+        parts.append(_text(x + 16, 43, label, more=fitted))
+        x += _KEY_PX + width_px
     if len(picture.sources["flags"]["x"]):
         parts += [_flag(x + 6, 39, theme), _text(x + 16, 43, OTHERS["flags"])]
     return parts
