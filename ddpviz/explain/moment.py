@@ -158,7 +158,8 @@ class Moment:
             parts = ["no gradients"] if flags & Flag.NO_GRAD else []
             parts += ["in no_sync"] if flags & Flag.NO_SYNC else []
         elif kind == Kind.BUFFER_SYNC:
-            parts = [f"{index} buffers, {format_bytes(float(record['bytes']))}"]
+            buffers = "1 buffer" if index == 1 else f"{index} buffers"
+            parts = [f"{buffers}, {format_bytes(float(record['bytes']))}"]
         elif kind == Kind.REBUILD:
             parts = [f"bucket plan {index}"]
         elif kind == Kind.COMM_HOOK:

@@ -11,7 +11,7 @@ from bokeh.models import ColumnDataSource, HBar, Range1d, Segment, Title
 from bokeh.plotting import figure
 
 from ddpviz.views.follow import colour_plot
-from ddpviz.views.live import Pairs, lane_axis, untypeset
+from ddpviz.views.live import Pairs, lane_axis, title_text, untypeset
 from ddpviz.views.look import add_tools, quiet_axes, themed_texts
 from ddpviz.views.palette import Theme
 from ddpviz.views.text import duration, shortened, size
@@ -25,8 +25,11 @@ _MOST_LETTERS = 40
 _UNKNOWN = "–"
 
 
-def bars(comparison: Comparison, theme: str) -> figure:
-    """A bar per configuration that ran: the median step, and the medians of its rounds."""
+def bars(comparison: Comparison, theme: str, *, titled: bool = False) -> figure:
+    """A bar per configuration that ran: the median step, and the medians of its rounds.
+
+    ``titled``: the verdict stands above.
+    """
     rows = comparison.table.to_dict("records")
     run = [row for row in rows if row["step_ms"] == row["step_ms"]]
     columns: dict[str, list[Any]] = {
@@ -44,7 +47,7 @@ def bars(comparison: Comparison, theme: str) -> figure:
     height = _PITCH_PX * max(len(run), 1)
     end = max([*columns["high"], *columns["right"]], default=1.0)
     plot = figure(
-        title=Title(text="", visible=False),
+        title=Title(text=title_text(comparison.verdict) if titled else "", visible=titled),
         x_range=Range1d(0, 1.05 * end),
         y_range=Range1d(height, 0),
         frame_height=height,
@@ -68,6 +71,7 @@ def bars(comparison: Comparison, theme: str) -> figure:
     plot.xaxis.axis_label = "ms per step of the slowest rank: median, and the noise between rounds"
     plot.ygrid.visible = False
     quiet_axes(plot, "12px")
+    plot.title.text_font_size = "14px"
     add_tools(plot, drawn)
 
     def themed(one: Theme) -> Pairs:

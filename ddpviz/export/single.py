@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bokeh.models import LayoutDOM
 
+from ddpviz.export.compared import bars
 from ddpviz.export.reading import readable
 from ddpviz.following.follower import Follower
 from ddpviz.views.follow import colour_plot
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ddpviz.recording import Recording
 
 _WIDTH_PX = 960
+#: What was compared last: of no step.
+COMPARISON = "comparison"
 
 
 def single(
@@ -30,13 +33,20 @@ def single(
 ) -> LayoutDOM:
     """A view of a recording, as the explorer has it: of one step, or of the newest.
 
-    ``view``: a name of :data:`ddpviz.views.live_views.VIEWS`. ``theme``: as for
-    :func:`ddpviz.views.timeline.timeline`. ``width_px``: that its texts are to fit. Steps -1, -2,
-    … are the constructions of DDP modules. Raises ValueError for an unknown view, step or theme,
-    and for a recording without steps.
+    ``view``: a name of :data:`ddpviz.views.live_views.VIEWS`, or :data:`COMPARISON`. ``theme``: as
+    for :func:`ddpviz.views.timeline.timeline`. ``width_px``: that its texts are to fit. Steps -1,
+    -2, … are the constructions of DDP modules. Raises ValueError for an unknown view, step or
+    theme, and for a recording without steps or without a comparison.
     """
+    if view == COMPARISON:
+        if recording.compared is None:
+            raise ValueError(
+                "found no comparison in the recording, expected one that session.compare() made"
+            )
+        return bars(recording.compared, theme, titled=True)
     if view not in VIEWS:
-        raise ValueError(f"found the view {view!r}, expected one of {', '.join(VIEWS)}")
+        names = ", ".join((*VIEWS, COMPARISON))
+        raise ValueError(f"found the view {view!r}, expected one of {names}")
     follower = Follower(recording)
     try:
         moment = follower.moment(step, "nothing was recorded yet: train a step first", width_px)

@@ -14,6 +14,7 @@ from ddpviz.export.slides.pdf import write_pdf
 from ddpviz.recording import Recording
 from tests.browser.test_page import HOSTILE, Visit
 from tests.chromium import needs_chromium
+from tests.export.material import compared
 from tests.views.samples import sample_recording
 
 pytestmark = [pytest.mark.browser, needs_chromium]
@@ -274,6 +275,25 @@ def test_names_of_500_characters_leave_room_for_the_rest(browser: Any, tmp_path:
         }""")
         assert lines <= 4, name
     assert deck.errors == []
+
+
+def test_comparison_and_source_are_shown_whole(
+    browser: Any, recording: Recording, tmp_path: Path
+) -> None:
+    path = tmp_path / "talk.html"
+    write_slides(recording, path, slides=("comparison", "source"), comparison=compared("other"))
+    deck = Deck(browser, path)
+    stations = [f"source-{number}" for number in range(1, 9)]
+    for name in ("comparison", *stations):
+        deck.go(name)
+        assert deck.page.evaluate(_OVERFLOW) == [0, 0], name
+    rows = deck.page.locator("#comparison tbody tr > :first-child").all_inner_texts()
+    assert rows == ["one", "other", "no"]
+    for name in stations:  # torch's own lines; of C++ the file and its pinned line
+        station = deck.page.locator(f"#{name}")
+        assert "torch/" in station.inner_text(), name
+        assert station.locator("pre, a[href^='https:']").count(), name
+    assert deck.errors == [] and deck.requests == []
 
 
 def test_it_takes_the_readers_colours(browser: Any, path: Path) -> None:

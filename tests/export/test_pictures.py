@@ -12,6 +12,7 @@ import pytest
 from ddpviz import analysis
 from ddpviz.export import browser
 from ddpviz.export.pictures import SIZES, write_picture
+from ddpviz.recording.trials import Trial
 from ddpviz.views.live_views import VIEWS
 from tests.chromium import needs_chromium
 from tests.views.samples import sample_recording
@@ -122,3 +123,19 @@ def test_what_cannot_be_drawn_is_said_and_the_browser_ends(tmp_path: Path) -> No
         with pytest.raises(browser.BrowserError, match="refused Page.nothing"):
             page.ask("Page.nothing")
     assert children() <= before
+
+
+@pytest.mark.browser
+@needs_chromium
+def test_what_was_compared_is_a_picture_too(tmp_path: Path) -> None:
+    recording = sample_recording(steps=4)
+    with pytest.raises(ValueError, match="found no comparison in the recording, expected one"):
+        write_picture(recording, "comparison", tmp_path / "it.svg")
+    recording.trials = tuple(
+        Trial(name, 0, 2 * place, 2 * place, 2 * place + 1, 0.0, 0)
+        for place, name in enumerate(("one", HOSTILE))
+    )
+    said = texts(write_picture(recording, "comparison", tmp_path / "it.svg"))
+    assert "one" in said and any("<img src=x" in text for text in said)
+    verdict = recording.compared.verdict
+    assert all(any(word in text for text in said) for word in verdict.split()[:3])

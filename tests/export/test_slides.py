@@ -6,16 +6,15 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from ddpviz import analysis
-from ddpviz.analysis.compare import Comparison
 from ddpviz.events import Batch, Failure
 from ddpviz.export.page import page
 from ddpviz.export.slides import LIMIT_BYTES, SLIDES, typical
 from ddpviz.export.slides.deck import slides_page
 from ddpviz.recording import Recording
+from tests.export.material import compared
 from tests.views.samples import ZERO_NS, sample_recording
 
 HOSTILE = "<script>window.hacked=1</script>**bold** `code`"
@@ -104,20 +103,7 @@ def test_steps_left_out_are_said() -> None:
 
 
 def test_a_comparison_has_its_slide() -> None:
-    columns = {
-        "configuration": ["one", HOSTILE, "no"],
-        "place": pd.array([1, 2, None], "Int64"),
-        "step_ms": [10.0, 20.0, np.nan],
-        "step_ms_low": [9.0, 19.0, np.nan],
-        "step_ms_high": [11.0, 21.0, np.nan],
-        "hidden_communication_ms": [5.0, np.nan, np.nan],
-        "exposed_communication_ms": [1.0, 2.0, np.nan],
-        "collectives": [3.0, 4.0, 0.0],
-        "bytes": [1024.0, 2048.0, 0.0],
-        "refused": ["", "", "torch says no"],
-    }
-    comparison = Comparison(pd.DataFrame(columns), "from the fastest: one, then the other")
-    page = slides_page(sample_recording(), slides=("comparison",), comparison=comparison)
+    page = slides_page(sample_recording(), slides=("comparison",), comparison=compared(HOSTILE))
     said = section(page, "comparison")
     assert "From the fastest: one, then the other" in said
     assert HOSTILE not in said and "&lt;script&gt;" in said

@@ -33,14 +33,15 @@ def run(options: argparse.Namespace) -> None:
     import ddpviz
     from ddpviz.export.browser import BrowserError
     from ddpviz.export.pictures import is_empty, title_of, write_picture
-    from ddpviz.export.single import single
+    from ddpviz.export.single import COMPARISON, single
     from ddpviz.views.live_views import VIEWS
 
     if options.out.exists() and not options.out.is_dir():
         raise CommandError(f"found the file {options.out}, expected a folder to write pictures to")
     try:
         recording = ddpviz.load(options.recording)
-        for view in options.views or VIEWS:
+        all_views = [*VIEWS, *([COMPARISON] if recording.compared is not None else ())]
+        for view in options.views or all_views:
             figure = single(recording, view, options.step)
             if is_empty(figure) and not options.views:
                 say(f"{view:<14} nothing to draw: {title_of(figure)}")
