@@ -42,6 +42,7 @@ CASES = {
     "ddp_optimizer": Case(),
     "compiled first": Case(order="compile"),
     "run first": Case(order="run"),
+    "inductor": Case(backend="inductor"),
     "one bucket": Case(cap_mb=1),
     "broken": Case(broken=True),
     "no_optimization": Case("no_optimization"),
@@ -189,6 +190,7 @@ def _compilation(one: Any) -> tuple[Any, ...]:
 BARE = (
     "ddp_optimizer",
     "compiled first",
+    "inductor",
     "broken",
     "no_optimization",
     "python_reducer, no autograd",
