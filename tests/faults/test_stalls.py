@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -46,12 +47,12 @@ def train(rank: int, world_size: int, out: str, then: Callable[[int, Any], None]
         ddp(torch.ones(2, 8)).sum().backward()
         optimizer.step()
 
-    attachment = ddpviz.attach(ddp, out, stall_s=LIMIT_S)
-    attachment.recorder.flush_interval_s = 0.1
-    for _ in range(3):
-        step()
-    then(rank, step)
-    attachment.close()
+    # What is raised does not end the process: it has an interpreter, or other threads.
+    with contextlib.suppress(ValueError), ddpviz.attach(ddp, out, stall_s=LIMIT_S) as attachment:
+        attachment.recorder.flush_interval_s = 0.1
+        for _ in range(3):
+            step()
+        then(rank, step)
     time.sleep(FOR_EVER_S)
 
 
@@ -82,11 +83,22 @@ def ends(rank: int, step: Callable[[], None]) -> None:
 
 def raises(rank: int, step: Callable[[], None]) -> None:
     if rank == 1:
-        from ddpviz.probe import recorder
+        raise ValueError("no more data")
+    step()
 
-        assert recorder._active is not None
-        recorder._active.failed(ValueError("no more data"))
-        time.sleep(FOR_EVER_S)
+
+def evaluates(rank: int, step: Callable[[], None]) -> None:
+    """Rank 0 alone, and for longer than the others like to wait."""
+    import torch
+
+    def evaluate(model: torch.nn.Module, batches: int) -> None:
+        with torch.no_grad():
+            for _ in range(batches):
+                model(torch.ones(2, 8))
+                time.sleep(0.001)
+
+    if rank == 0:
+        evaluate(torch.nn.Linear(8, 4).eval(), 10**9)
     step()
 
 
@@ -212,6 +224,25 @@ def test_a_rank_that_failed_will_not_come() -> None:
     assert (finding.kind, finding.ranks) == ("rank-failed", (1,))
     assert finding.what == "rank 1 failed: ValueError: no more data"
     assert [one.state for one in found.ranks] == ["in it", "failed"]
+
+
+def test_a_rank_that_evaluates_alone_is_said_to_be_there() -> None:
+    def there(found: Waiting) -> bool:
+        ranks = {one.rank: one for one in found.ranks}
+        return (
+            0 in ranks and ranks[0].at is not None and "in it" in {one.state for one in found.ranks}
+        )
+
+    with job(evaluates, 2) as (out, _):
+        found = hung(out, there)
+        (finding,) = ddpviz.load(out).audit()
+    assert (finding.kind, finding.ranks) == ("hang", (0,))
+    states = {one.rank: (one.state, one.at) for one in found.ranks}
+    assert states[1][0] == "in it" and states[0][0] == "has not entered it"
+    at = states[0][1]
+    assert at is not None and Path(at.file).name == Path(__file__).name
+    assert at.function.endswith("evaluate")
+    assert f"rank 0 has not entered it, it is at {Path(__file__).name}:" in found.reason
 
 
 def test_what_goes_on_is_no_hang() -> None:
