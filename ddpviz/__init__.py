@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from ddpviz.probe.schedule import Schedule
 
 
+#: Parts that are used by their name, as ``ddpviz.demonstrations.demonstrations()``.
+_PARTS = ("analysis", "demonstrations", "events", "explain", "export", "recording", "traces")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"ddpviz.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ddpviz' has no attribute {name!r}")
     return getattr(importlib.import_module(f"ddpviz.{_HOMES[name]}"), name)

@@ -6,6 +6,7 @@ The same recording always gives the same table; nothing here keeps state or writ
 
 from __future__ import annotations
 
+from ddpviz.analysis import audit
 from ddpviz.analysis.buckets import buckets
 from ddpviz.analysis.buffer_dtypes import buffer_dtypes
 from ddpviz.analysis.buffer_values import buffer_values
@@ -32,6 +33,7 @@ __all__ = [
     "Comparison",
     "Source",
     "Waiting",
+    "audit",
     "borders",
     "buckets",
     "buffer_dtypes",

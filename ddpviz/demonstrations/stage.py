@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import signal
+import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from ddpviz.engines import Session
@@ -78,7 +81,20 @@ class Stage:
 
 def _named(module: str, name: str) -> Callable[..., Any]:
     # Not before it is needed: these modules import torch.
-    function: Callable[..., Any] = getattr(
-        importlib.import_module(f"ddpviz.demonstrations.{module}"), name
-    )
+    function: Callable[..., Any] = getattr(_imported(f"ddpviz.demonstrations.{module}"), name)
     return function
+
+
+def _imported(name: str) -> ModuleType:
+    """A module, imported whole: torch that Ctrl-C has cut cannot be imported again."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        return importlib.import_module(name)
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        return importlib.import_module(name)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from ddpviz.analysis.source import Source as Records
 from ddpviz.events import Kind, Process, Unavailable
 from ddpviz.events import Walk as WalkNote
@@ -16,15 +18,19 @@ from ddpviz.explain.nodes import Node
 from ddpviz.explain.station import Seen, Station, Walk
 
 
-def walk(recording: Records, step: int | None = None, rank: int = 0) -> Walk:
+def walk(recording: Records, step: int | None = None, rank: int | None = None) -> Walk:
     """The walk through one step of a rank, or through a construction (-1, -2, …).
 
     Where the step has a :class:`~ddpviz.events.Walk` note (:meth:`Session.walk
     <ddpviz.Session.walk>` or ``recorder.walk_next_step()`` asked for it) through the functions
     that really ran, else through the spans that every recording has. ``step``: by default the
-    last one with a note, else the last that ended. Raises ValueError for a rank or step that was
-    not recorded.
+    last one with a note, else the last that ended; ``rank``: the lowest. Raises ValueError for a
+    rank or step that was not recorded.
     """
+    if not recording.ranks:
+        raise ValueError("found no rank in the recording, expected one that recorded something")
+    if rank is None:
+        rank = min(recording.ranks)
     if rank not in recording.ranks:
         known = ", ".join(map(str, recording.ranks)) or "none"
         raise ValueError(f"found no rank {rank} in the recording, expected one of: {known}")
@@ -57,7 +63,14 @@ def _default(recording: Records, notes: Iterable[int], rank: int) -> int:
     if noted >= 0:
         return noted
     ended = recording.records(kinds=Kind.STEP, ranks=rank)["step"]
-    return int(ended.max()) if len(ended) else -1
+    if not len(ended):
+        begun = np.unique(recording.records(ranks=rank)["step"])
+        begun = begun[begun >= 0].tolist()
+        some = f"; of step {begun[-1]} there is something: ask for it" if begun else ""
+        raise ValueError(
+            f"found no step of rank {rank} that has ended, expected one with a backward{some}"
+        )
+    return int(ended.max())
 
 
 # --- what is inside them -------------------------------------------------------------------------

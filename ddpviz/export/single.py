@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from bokeh.models import LayoutDOM
 
+from ddpviz.analysis.constructions import constructions
+from ddpviz.analysis.tables import no_step
 from ddpviz.export.compared import bars
 from ddpviz.export.reading import readable
 from ddpviz.following.follower import Follower
@@ -47,6 +50,13 @@ def single(
     if view not in VIEWS:
         names = ", ".join((*VIEWS, COMPARISON))
         raise ValueError(f"found the view {view!r}, expected one of {names}")
+    if step is not None and not isinstance(step, (int, np.integer)):
+        raise ValueError(f"found the step {step!r}, expected its number, or None for the newest")
+    if step is not None and step < 0:
+        built = len(constructions(recording))
+        if -step > built:
+            known = np.unique(recording.records()["step"])
+            raise ValueError(no_step(int(step), known[known >= 0].tolist(), built))
     follower = Follower(recording)
     try:
         moment = follower.moment(step, "nothing was recorded yet: train a step first", width_px)

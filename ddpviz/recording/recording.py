@@ -388,7 +388,7 @@ class Recording:
 
         return audit.not_checked(self)
 
-    def walk(self, step: int | None = None, rank: int = 0) -> Any:
+    def walk(self, step: int | None = None, rank: int | None = None) -> Any:
         """See :func:`ddpviz.explain.walk`."""
         from ddpviz import explain
 

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 
 from tests.audit.nets import Two, batch, sgd, train, wrap
@@ -39,7 +40,26 @@ def skipped_backward(rank: int) -> None:
             optimizer.step()
 
 
-ENDS: Runs = {one.__name__: one for one in (step_counts, skipped_backward)}
+def other_shapes(rank: int) -> None:
+    """Rank 1's last layer is wider: it is told in DDP's constructor, where rank 0 waits."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4 + rank))
+    with contextlib.suppress(RuntimeError):
+        wrap(model, process_group=group)
+
+
+def other_buffers(rank: int) -> None:
+    """Rank 1 has a buffer more; gloo sends what is too short without a word."""
+    model = Two()
+    model.register_buffer("shared", torch.zeros(7))
+    if rank == 1:
+        model.register_buffer("extra", torch.zeros(7))
+    train(rank, wrap(model), 2)
+
+
+ENDS: Runs = {
+    one.__name__: one for one in (step_counts, skipped_backward, other_shapes, other_buffers)
+}
 
 
 def with_debug(rank: int, world_size: int, folder: str) -> None:

@@ -54,6 +54,14 @@ EXPECTED = {
     "second_optimizer": Expected("optimizer-skipped", 2, (1,), (), says="more often on rank 0"),
     "skipped_backward": Expected("backward-skipped", 2, (1,), (), says="of different steps"),
     "registration_order": Expected("models-differ", -1, _BOTH, _ALL, says="another order"),
+    "other_shapes": Expected(
+        "models-differ",
+        -1,
+        _BOTH,
+        ("1.weight", "1.bias"),
+        says="[4, 8] on rank 0 and float32 [5, 8]",
+    ),
+    "other_buffers": Expected("models-differ", -1, _BOTH, ("extra",), says="only one of them has"),
     "frozen_on_one": Expected("models-differ", -1, _BOTH, ("second.bias",), says="only one"),
     "other_configuration": Expected(
         "configurations-differ", -1, _BOTH, ("gradient_as_bucket_view",), "failure"

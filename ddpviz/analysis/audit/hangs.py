@@ -20,6 +20,8 @@ from ddpviz.events import Process, Stall
 
 #: How long a collective may be open before that is a failure, and no note.
 _LONG_S = 60.0
+#: How names of collectives of DDP's constructor end.
+_OF_CONSTRUCTION = ("(verify)", "(initial state)")
 #: Findings that say why ranks wait at the end.
 _EXPLAINED = (
     "mismatched-collectives",
@@ -121,6 +123,9 @@ def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     if not held.ranks or not (for_ever or noted):
         return
     inside = [one for one in held.ranks if one.state == "in it"]
+    building = all(one.collective.endswith(_OF_CONSTRUCTION) for one in inside)
+    if inside and building and any(one.kind == "models-differ" for one in found):
+        return  # the constructor refuses them on one rank, and waits on another
     states = Counter(one.state for one in held.ranks)
     step = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
     yield Finding(

@@ -18,29 +18,36 @@ def models_differ(case: Case) -> Iterator[Finding]:
     for module, notes in case.modules.items():
         if len(notes) < 2 or module in case.divided:
             continue
+        hows: list[str] = []
+        every: dict[str, None] = {}
+        different: set[int] = set()
         for part in ("parameters", "buffers", "ignored"):
             values = {rank: _described(note, part) for rank, note in notes.items()}
-            ranks = apart(values)
-            if not ranks:
-                continue
-            how, names = _difference(values, part)
-            yield Finding(
-                "models-differ",
-                Severity.WRONG_NUMBERS,
-                f"the model{case.of(module)} is not the same on all ranks: {how}",
-                -1,
-                ranks,
-                names,
-                f"DDP's constructor found them so on {on(notes)}; it compares the number of "
-                "parameters and their shapes, not their names, and reduces them by position",
-                "the model is built differently by rank: a set or a dictionary in another order, a "
-                "layer or a frozen parameter that depends on the rank",
-                "build the same model on every rank, in the same order, before wrapping it",
-                "certain",
-                "construction",
-                -1,
-                module,
-            )
+            if ranks := apart(values):
+                how, names = _difference(values, part)
+                hows.append(how)
+                every.update(dict.fromkeys(names))
+                different |= set(ranks)
+        if not hows:
+            continue
+        yield Finding(
+            "models-differ",
+            Severity.WRONG_NUMBERS,
+            f"the model{case.of(module)} is not the same on all ranks: {'; '.join(hows)}",
+            -1,
+            tuple(sorted(different)),
+            tuple(every),
+            f"DDP's constructor found them so on {on(notes)}; it compares the number of "
+            "parameters and their shapes, not their names or dtypes, and no buffers, and reduces "
+            "them by position",
+            "the model is built differently by rank: a set or a dictionary in another order, a "
+            "layer or a frozen parameter that depends on the rank",
+            "build the same model on every rank, in the same order, before wrapping it",
+            "certain",
+            "construction",
+            -1,
+            module,
+        )
 
 
 def _described(note: Module, part: str) -> tuple[Hashable, ...]:

@@ -108,7 +108,10 @@ _ANY = (
     "rank-failed",
 )
 #: What is told where none of these is: it follows from them.
-_FOLLOWS = {"step-counts": ("backward-skipped",)}
+_FOLLOWS = {
+    "step-counts": ("backward-skipped",),
+    "mismatched-collectives": ("models-differ",),
+}
 #: Every kind of finding there is.
 KINDS = (*_ACROSS, *_SAMPLED, *_HOOKED, *_TIMED, *_ENVIRONMENT, *_ANY)
 
