@@ -239,17 +239,24 @@ def in_forward(here: Evidence, spans: np.ndarray, cause: Cause) -> list[LostTime
             ends_ns = np.minimum(broadcast["end_ns"][mine], end_ns)
             whole_ns = _union_ns(launched_ns, ends_ns, ends_ns > 0)
         rest_ns = max(whole_ns - waited_ns, 0.0)
+        hooked = bool(int(record["flags"]) & Flag.FROM_HOOK)
         if waited_ns:
             other = who.last_rank[mine][int(np.argmax(last_ns - launched_ns))]
+            where = "its buffer hook" if hooked else waiting_in
             waiting = (
                 f"rank {rank} waited {format_duration(waited_ns)} for rank {other} in "
-                f"{waiting_in}; {_moving(cause, nbytes)} took {format_duration(rest_ns)}"
+                f"{where}; {_moving(cause, nbytes)} took {format_duration(rest_ns)}"
             )
             found.append(LostTime(waited_ns, functools.partial(str, waiting)))
         moving = (
             f"broadcasting {sent} took {format_duration(rest_ns)} before forward on "
             f"rank {rank}{_waiting_included(reason)}"
         )
+        if hooked:
+            moving = (
+                f"the buffer hook, in place of a broadcast of {nbytes}, took "
+                f"{format_duration(whole_ns)} on rank {rank}"
+            )
         found.append(LostTime(rest_ns, functools.partial(str, moving)))
     return found
 

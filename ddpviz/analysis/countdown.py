@@ -20,7 +20,7 @@ from ddpviz.analysis.tables import (
     stacked,
     table,
 )
-from ddpviz.events import Kind, Module
+from ddpviz.events import Kind, Module, Unused
 
 _SCHEMA = {
     "module": "int64",
@@ -31,6 +31,7 @@ _SCHEMA = {
     "bucket": "int64",
     "parameter": "Int64",
     "name": "str",
+    "unused": "bool",
     "pending": "Int64",
     "next_bucket": "int64",
     "head_of_line_ms": "float64",
@@ -44,7 +45,8 @@ _EVENTS = ("ready", "full", "launched", "done")
 def countdown(source: Source, step: int, rank: int) -> pd.DataFrame:
     """One row per event of a rank's backwards in a step, in the order of time.
 
-    ``event``: "ready", the gradient of ``parameter`` (its index, and ``name``) is; "full", the
+    ``event``: "ready", the gradient of ``parameter`` (its index, and ``name``) is, or it was
+    ``unused``: without one, and marked ready at the first gradient of another; "full", the
     last of its bucket is; "launched", the bucket's reduction; "done", its completion. ``since_ms``:
     since ``prepare_for_backward``, NaN where that is not known. ``pending``: how many gradients
     the bucket waits for after the event, <NA> without a plan or ready times (the first step of a
@@ -70,6 +72,7 @@ def event_rows(
     if not len(events):
         return events
     _name(events, source, rank)
+    _mark_unused(events, source, rank)
     at = np.array([_EVENTS.index(event) for event in events["event"]])
     events = events[np.lexsort((at, events["time_ns"], events["iteration"], events["module"]))]
     keys = (events["module"] << 32) | (events["iteration"] + 1)
@@ -94,6 +97,17 @@ def _name(events: np.ndarray, source: Source, rank: int) -> None:
         events["name"][at] = (
             parameters[index].name if index < len(parameters) else f"parameter {index}"
         )
+
+
+def _mark_unused(events: np.ndarray, source: Source, rank: int) -> None:
+    """Parameters that this rank had no gradient of, as far as the Reducer has told that."""
+    notes = sorted(source.notes(Unused, rank=rank), key=lambda note: note.iteration)
+    for run in {(int(row["module"]), int(row["iteration"])) for row in events if notes}:
+        known = [one for one in notes if one.module == run[0] and one.iteration <= run[1]]
+        if known:
+            mine = (events["module"] == run[0]) & (events["iteration"] == run[1])
+            of = mine & (events["event"] == "ready")
+            events["unused"] |= of & np.isin(events["parameter"], known[-1].parameters)
 
 
 def _ready(ready: np.ndarray, index: PlanIndex) -> np.ndarray:
@@ -133,8 +147,8 @@ def _of_buckets(reduced: np.ndarray) -> list[np.ndarray]:
 
 def _events(count: int, **columns: object) -> np.ndarray:
     unknown = {
-        "since_ms": np.nan, "parameter": -1, "name": "", "pending": -1, "next_bucket": 0,
-        "head_of_line_ms": np.nan, "derived": False,
+        "since_ms": np.nan, "parameter": -1, "name": "", "unused": False, "pending": -1,
+        "next_bucket": 0, "head_of_line_ms": np.nan, "derived": False,
     }  # fmt: skip
     given = {**unknown, **columns}
     made = np.empty(count, _ROW)

@@ -27,7 +27,8 @@ _OFF = "no: find_unused_parameters is off"
 _NO_SYNC = "no: a forward in no_sync prepares for no reduction"
 _NO_GRAD = "no: a forward without gradients has no backward"
 _HERE = "yes"
-_FIRST = "in the first iteration: a static_graph stays as it was then"
+_COUNTED = "no: static_graph counts whose hooks come in its first backward"
+_FIRST = "no: a static_graph stays as it was in its first backward"
 
 
 def forward_graph(source: Source, step: int | None = None) -> pd.DataFrame:
@@ -105,4 +106,6 @@ class _Rank:
         if not before:
             return "not known: the map of used parameters was not recorded", None
         unused = frozenset(max(before, key=lambda note: note.iteration).parameters)
-        return (_HERE if summed else _FIRST), unused
+        if static:
+            return (_COUNTED if summed else _FIRST), unused
+        return _HERE, unused

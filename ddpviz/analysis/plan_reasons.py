@@ -94,7 +94,7 @@ def why(plan: Plan, values: dict[str, Any]) -> str:
         )
         return (
             "buckets were filled in the order in which gradients were ready in the backward "
-            f"before, as rank 0 saw it; {limits}{turned}"
+            f"before, as rank {lowest_rank(values)} saw it; {limits}{turned}"
         )
     if _one_bucket(values):
         return (
@@ -105,6 +105,11 @@ def why(plan: Plan, values: dict[str, Any]) -> str:
         "parameters were taken in the order of registration and the list of buckets was then "
         f"reversed, a guess at the order of their gradients; {limits}{_small_is_last(values)}"
     )
+
+
+def lowest_rank(values: dict[str, Any]) -> int:
+    """Of the module's process group, as a global rank: who decides there."""
+    return int(next(iter(values.get("ranks", ())), 0))
 
 
 def _one_bucket(values: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from ddpviz.analysis.plans import without_plan
 from ddpviz.analysis.waiting import told
 from ddpviz.cli import text
 from ddpviz.cli.output import say
+from ddpviz.events import Process
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
             "recording": str(directory),
             "page": None if page is None else str(page),
             "ranks": ranks,
-            "remarks": list(recording.remarks),
+            "remarks": [*recording.remarks, *_missing(recording)],
             "waiting": _waiting(recording),
             "steps": _rows(steps_table),
             "plans": _rows(plans_table),
@@ -48,11 +49,21 @@ def write(recording: Recording, directory: Path, page: Path | None, *, as_json: 
         say(f"{without_plan(recording) if plans_table.empty else text.plans(plans_table)}\n")
         if (comparison := recording.compared) is not None:
             say(f"{text.compared(comparison)}\n")
-    for remark in recording.remarks:
+    for remark in (*recording.remarks, *_missing(recording)):
         say(f"note       {remark}")
     say(f"recording  {directory}")
     if page is not None:
         say(f"page       {page}")
+
+
+def _missing(recording: Recording) -> list[str]:
+    """That there are ranks of which nothing is here."""
+    world = max((note.world_size for note in recording.notes(Process)), default=0)
+    ranks = ", ".join(map(str, recording.ranks))
+    if not 0 < len(recording.ranks) < world:
+        return []
+    one = "rank" if len(recording.ranks) == 1 else "ranks"
+    return [f"of {world} ranks only {one} {ranks} recorded here: nothing is told of the others"]
 
 
 def _waiting(recording: Recording) -> dict[str, Any] | None:

@@ -107,8 +107,9 @@ DEMONSTRATIONS = (
         title="A bucket that is full waits for the one before it",
         claims=("buckets-go-in-order", "reversal-matches-readiness"),
         look_at=(
-            "This model registers its layers against the order of use, so the bucket that is to "
-            "go first is the last to be full: buckets were full in the order {full_order}.",
+            "This model registers its layers against the order of use, and with "
+            "find_unused_parameters buckets are never rebuilt, so the bucket that is to go first "
+            "is the last to be full: buckets were full in the order {full_order}.",
             "They were launched in the order {launch_order}, and {waiting} of {buckets} had to "
             "wait full, held up by the first.",
         ),

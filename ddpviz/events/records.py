@@ -195,7 +195,7 @@ class Flag(enum.IntFlag):
     PREDICTED = 4
     NO_SYNC = 8  # require_backward_grad_sync was False in this forward
     NO_GRAD = 16  # gradients were disabled in this forward
-    FROM_HOOK = 32  # issued by a comm hook
+    FROM_HOOK = 32  # issued by a comm hook; of BUFFER_SYNC: a buffer hook ran in its place
     DELAYED = 64  # static_graph's first iteration: all buckets reduced after the backward
     ENQUEUED = 128  # the end is when the work was enqueued (CUDA), not when it ran
     FAILED = 256  # the span ended by an exception

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from ddpviz.analysis.constructions import constructions
 from ddpviz.analysis.source import Source as Records
 from ddpviz.events import Kind, Process, Unavailable
 from ddpviz.events import Walk as WalkNote
@@ -64,6 +65,8 @@ def _default(recording: Records, notes: Iterable[int], rank: int) -> int:
         return noted
     ended = recording.records(kinds=Kind.STEP, ranks=rank)["step"]
     if not len(ended):
+        if any(rank in one.windows for one in constructions(recording)):
+            return -1
         begun = np.unique(recording.records(ranks=rank)["step"])
         begun = begun[begun >= 0].tolist()
         some = f"; of step {begun[-1]} there is something: ask for it" if begun else ""

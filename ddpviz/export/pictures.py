@@ -44,7 +44,7 @@ _LETTER_SIZES = (
     "axis_label_text_font_size",
 )
 #: Mean width of a bold letter, of its size.
-_LETTER_WIDTH = 0.56
+_LETTER_WIDTH = 0.65
 #: What stands beside the title.
 _MARGIN_PX = 140
 _STYLE = "<style>html, body {{ margin: 0; background: {} }}</style>"

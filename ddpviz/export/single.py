@@ -9,6 +9,7 @@ from bokeh.models import LayoutDOM
 
 from ddpviz.analysis.constructions import constructions
 from ddpviz.analysis.tables import no_step
+from ddpviz.events import Kind
 from ddpviz.export.compared import bars
 from ddpviz.export.reading import readable
 from ddpviz.following.follower import Follower
@@ -16,6 +17,7 @@ from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import show
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.palette import AUTO
+from ddpviz.views.text import count
 from ddpviz.views.timeline import timeline
 
 if TYPE_CHECKING:
@@ -63,6 +65,13 @@ def single(
     finally:
         follower.close()
     if moment.step is None:
+        forwards = len(recording.records(kinds=Kind.FORWARD))
+        if step is None and forwards:
+            many = count(forwards, "forward")
+            raise ValueError(
+                f"found no step with a backward in the recording, only {many} outside of any, "
+                "which recording.buffers() has: train a step"
+            )
         raise ValueError(moment.hint)
     if view == "timeline":
         # A live one has its legend from the browser, which is told of each step there.

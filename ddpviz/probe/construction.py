@@ -115,12 +115,13 @@ def _construction_step(
     recorder: Recorder, kind: Kind, cause: Cause
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def make(call: Callable[..., Any]) -> Callable[..., Any]:
-        call = in_cause(recorder, cause, call) if cause else call
+        caused = in_cause(recorder, cause, call) if cause else call
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             state = recorder.local.state
             begin_ns = time.time_ns()
-            result = call(*args, **kwargs)
+            # Join, too, sends a module's state by these functions, at its end.
+            result = (call if recorder.local.cause else caused)(*args, **kwargs)
             if state is not None and not recorder.closed:
                 end_ns = time.time_ns()
                 state.steps_ns.append((begin_ns, end_ns))

@@ -144,6 +144,7 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
             nbytes=_bytes(buffers),
             iteration=state.iteration,
             index=len(buffers),
+            flags=0 if getattr(self, "buffer_hook", None) is None else Flag.FROM_HOOK,
             module=state.id,
         )
         if fingerprints.due:

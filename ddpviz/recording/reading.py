@@ -16,6 +16,7 @@ from ddpviz.events import (
     RECORD,
     VERSION,
     Batch,
+    Ended,
     Note,
     Process,
     Unavailable,
@@ -118,6 +119,7 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
     ):
         if not path.exists():
             remarks.append(f"{path.name} is not there: {what} of rank {rank} are missing")
+    missing |= _emptied(files.arrow_path(directory, rank), notes, rank, remarks)
     keys = _keys(notes)
     rings, _ = _read_rings(directory, rank, keys, remarks)
 
@@ -151,6 +153,19 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
         note = Unavailable(NO_MODULE, "records", 0, why)
         batch = Batch(rank, UNNUMBERED, np.empty(0, RECORD), (note,))
         yield Read(batch, keys.get(last, last))
+
+
+def _emptied(
+    path: Path, notes: dict[tuple[int, int], list[Note]], rank: int, remarks: list[str]
+) -> bool:
+    """Whether a file has lost all: one that a rank has ended has at least how it is laid out."""
+    ended = any(isinstance(note, Ended) for found in notes.values() for note in found)
+    if not ended or not path.exists() or path.stat().st_size:
+        return False
+    remarks.append(
+        f"{path.name} is empty: its records, but for what a ring has, of rank {rank} are missing"
+    )
+    return True
 
 
 def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:

@@ -98,9 +98,11 @@ def _told(moment: Moment) -> tuple[str, tuple[str, ...]]:
     step = moment.step
     assert step is not None
     source = moment.source
+    if step < 0:
+        return "a construction has no forward: run a step", ()
     called = calls(source, step)
     forwards = decided_rows(source, step, buffer_rows(source, step, called))
-    if step < 0 or not len(forwards):
+    if not len(forwards):
         return "no forward of a DDP module was completed yet", ()
     of_forwards = as_rows(forwards)
     of_dtypes = as_rows(buffer_dtype_rows(source, step, called))

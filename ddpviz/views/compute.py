@@ -62,7 +62,9 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                 many = int(record["index"])
                 buffers = count(many, "buffer") if many >= 0 else "buffers"
                 detail = f"{buffers}, {sent_size(int(record['bytes']))}"
-                of_lane.append(_span("buffers", rank, lane, whole, "buffer broadcast", detail))
+                hooked = int(record["flags"]) & Flag.FROM_HOOK
+                head = "buffer hook, in place of the broadcast" if hooked else "buffer broadcast"
+                of_lane.append(_span("buffers", rank, lane, whole, head, detail))
             elif kind == Kind.OPTIMIZER:
                 of_lane.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
             elif kind in CONSTRUCTION_PARTS:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from ddpviz.analysis import construction
+from ddpviz.analysis.configurations import configured
 from ddpviz.analysis.constructions import constructions
+from ddpviz.analysis.plan_reasons import lowest_rank
 from ddpviz.analysis.source import Source
 from ddpviz.events import Module, Process
 from ddpviz.views import lane_canvas, live_canvas
@@ -27,7 +29,7 @@ _PARTS = {
     "collect": ("2 collect", "2, what the Reducer gets"),
     "caps": ("3 caps", "3, the limits of buckets"),
     "verify": ("4 verify", "4, are shapes equal on all ranks"),
-    "sync": ("4 sync", "4, rank 0's parameters and buffers to all"),
+    "sync": ("4 sync", "4, rank {lowest}'s parameters and buffers to all"),
     "reducer": ("5 reducer", "5, the Reducer and its first plan"),
     "options": ("6 options", "6, what is switched on"),
 }
@@ -80,7 +82,7 @@ def picture(moment: Moment) -> Picture:
         height_px=round(stack.height_px),
         x_label=_x_label(outside, ranks, len(ends)),
         y_labels=stack.labels,
-        facts=_facts(rows),
+        facts=_facts(rows, outside),
     )
 
 
@@ -190,9 +192,10 @@ def _x_label(source: Source, ranks: list[int], of: int) -> str:
     return f"ms since {since} began      {several}"
 
 
-def _facts(rows: list[Row]) -> tuple[str, ...]:
+def _facts(rows: list[Row], source: Source) -> tuple[str, ...]:
     """What was found and decided in each part, on the lowest rank, and where another differs."""
     first = min(row["rank"] for row in rows)
+    values = configured(source, first).at(rows[0]["module"], rows[0]["begin_ns"] or 0)
     told = []
     for part, (_, what) in _PARTS.items():
         details = {row["rank"]: row["detail"] for row in rows if row["part"] == part}
@@ -202,7 +205,8 @@ def _facts(rows: list[Row]) -> tuple[str, ...]:
         others = [rank for rank in sorted(details) if details[rank] != details[first]]
         if others:
             detail += f" (on rank {others[0]}: {details[others[0]] or 'not known'})"
-        told.append(f"{what}: {detail or 'not known'}")
+        which = what.format(lowest=lowest_rank(values))
+        told.append(f"{which}: {detail or 'not known'}")
     return tuple(told)
 
 

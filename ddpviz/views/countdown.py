@@ -130,12 +130,15 @@ def _title(rows: CountdownRows, step: int) -> str:
         )
     longest_ms = rows.waits[0].waited_ms if rows.waits else 0.0
     if longest_ms < _LEAST_SHARE * rows.end_ms:
-        most = max(Counter(event.rank for event in ready).values())
-        last = max(ready, key=lambda event: event.at_ms)
+        came = [event for event in ready if not event.unused] or ready
+        rank, most = Counter(event.rank for event in came).most_common(1)[0]
+        unused = sum(event.unused for event in ready if event.rank == rank)
+        beside = f" and {count(unused, 'unused parameter')}" if unused else ""
+        last = max(came, key=lambda event: event.at_ms)
         waited = f"more than {duration(longest_ms)} " if longest_ms else ""
         return (
-            f"step {step}: {count(most, 'gradient')} counted {buckets} down to zero, and none "
-            f"waited {waited}for an earlier one; {last.name} came last"
+            f"step {step}: {count(most, 'gradient')}{beside} counted {buckets} down to zero, and "
+            f"none waited {waited}for an earlier one; {last.name} came last"
         )
     wait = rows.waits[0]
     other = holds_up(rows.events, wait.rank, wait.bucket)

@@ -36,6 +36,7 @@ class Event(NamedTuple):
     name: str
     at_ms: float
     waited_ms: float
+    unused: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +116,13 @@ def _placed(found: dict[int, np.ndarray], one_clock: bool) -> tuple[list[Event],
     events = []
     for rank, rows in found.items():
         from_ns = first_ns if one_clock else zeros_ns[rank]
-        columns = (rows[name].tolist() for name in ("event", "bucket", "name", "head_of_line_ms"))
+        columns = (
+            rows[name].tolist() for name in ("event", "bucket", "name", "head_of_line_ms", "unused")
+        )
         at_ms = ((rows["time_ns"] - from_ns) / 1e6).tolist()
-        for what, bucket, name, waited_ms, at in zip(*columns, at_ms, strict=True):
-            events.append(
-                Event(what, rank, bucket, name, at, 0.0 if math.isnan(waited_ms) else waited_ms)
-            )
+        for what, bucket, name, waited_ms, unused, at in zip(*columns, at_ms, strict=True):
+            waited = 0.0 if math.isnan(waited_ms) else waited_ms
+            events.append(Event(what, rank, bucket, name, at, waited, unused))
     begins = {
         rank: (zero_ns - first_ns) / 1e6 if one_clock else 0.0 for rank, zero_ns in zeros_ns.items()
     }
@@ -185,7 +187,7 @@ class _Way:
     def __init__(self, mine: list[Event], begin_ms: float, events: list[Event], lane: Lane) -> None:
         ready = [event for event in mine if event.what == "ready"]
         self._ready_ms = [event.at_ms for event in ready]
-        self._names = [event.name for event in ready]
+        self._names = [f"{event.name} (unused)" if event.unused else event.name for event in ready]
         self._begin_ms, self._events, self._lane = begin_ms, events, lane
         self._rank, self._bucket = mine[0].rank, mine[0].bucket
         at = {event.what: event.at_ms for event in mine}

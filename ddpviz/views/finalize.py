@@ -40,7 +40,7 @@ def picture(moment: Moment) -> Picture:
     if moment.step is None:
         return _nothing(moment, moment.hint)
     if moment.step < 0:
-        return _nothing(moment, "no backward was recorded yet: run a step")
+        return _nothing(moment, "a construction has no backward: run a step")
     table = finalize(moment.source, moment.step)
     if table.empty:
         return _without(moment)

@@ -43,7 +43,7 @@ def picture(moment: Moment) -> Picture:
     if moment.step is None:
         return _nothing(moment, moment.hint)
     if moment.step < 0:
-        return _nothing(moment, "no forward of a DDP module was recorded yet: run a step")
+        return _nothing(moment, "a construction has no forward: run a step")
     table = forward_graph(moment.source, moment.step)
     if table.empty:
         return _nothing(moment, f"step {moment.step} has no forward of a known DDP module")

@@ -37,6 +37,7 @@ def test_a_full_bucket_waits_for_the_one_before_it(recorded: dict[str, Recording
     table = recorded["unused here"].countdown(1, 0)
     first = table[table["event"] == "ready"]["name"].head(2)
     assert set(first) == {"side.weight", "side.bias"}
+    assert set(table["name"][table["unused"]]) == {"side.weight", "side.bias"}
     assert set(table["bucket"][first.index]) == {1}
     assert table[table["event"] == "launched"]["bucket"].tolist() == [0, 1]
 
@@ -120,8 +121,8 @@ def test_a_static_graph_is_searched_once_and_has_its_sink_once(
     table = recorded["unused in static"].forward_graph()
     assert set(table[table["sink"]]["step"]) == {0}
     assert dict(table.groupby("step")["searched"].first()) == {
-        0: "yes",
-        **dict.fromkeys((1, 2, 3), "in the first iteration: a static_graph stays as it was then"),
+        0: "no: static_graph counts whose hooks come in its first backward",
+        **dict.fromkeys((1, 2, 3), "no: a static_graph stays as it was in its first backward"),
     }
     assert set(table[~table["used"].astype(bool)]["name"]) == {"side.weight", "side.bias"}
 

@@ -360,3 +360,22 @@ def test_a_function_without_its_class_is_found_by_its_line() -> None:
 def test_a_recording_walks_itself(recordings: dict[str, Recording]) -> None:
     assert recordings["plain"].walk() == walk(recordings["plain"])
     assert recordings["plain"].walk(2, rank=1) == walk(recordings["plain"], 2, 1)
+
+
+def test_of_steps_that_have_not_ended_it_is_said_which_may_be_asked_for() -> None:
+    source = Recording()
+    for batch in batches_of(sample_recording(steps=2)):
+        kept = batch.records[batch.records["kind"] != Kind.STEP]
+        source.append(type(batch)(batch.rank, 0, kept, batch.notes))
+    with pytest.raises(ValueError, match="of step 1 there is something: ask for it"):
+        walk(source)
+    with pytest.raises(ValueError, match="found no rank in the recording"):
+        walk(Recording())
+
+
+def test_by_default_it_is_of_the_lowest_rank_there_is() -> None:
+    source = Recording()
+    for batch in batches_of(sample_recording(steps=2)):
+        if batch.rank == 1:
+            source.append(type(batch)(1, 0, batch.records, batch.notes))
+    assert walk(source).rank == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import resource
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ddpviz.events import RECORD, Plan, Process
+from ddpviz.events import RECORD, Ended, Plan, Process, note_to_json
 from ddpviz.recording import RankWriter, load
 from tests.recording.material import (
     EPOCH_NS,
@@ -23,6 +24,7 @@ from tests.recording.material import (
     same,
     written,
 )
+from tests.views.samples import sample_recording
 
 
 def test_arrow_file_cut_at_any_byte_gives_the_whole_batches_before_it(tmp_path):
@@ -145,3 +147,19 @@ def test_a_write_that_the_disk_refuses_costs_that_batch_alone(tmp_path, refused)
     assert recording.missing == {0: 1}
     written(tmp_path, batches(1, pid=900, begin_ns=EPOCH_NS + 10**9))  # continues the file
     assert same(load(tmp_path).records(kinds=range(48))[: len(kept)], kept)
+
+
+def test_a_file_that_has_lost_all_is_said_and_nothing_follows_from_it(tmp_path):
+    recording = sample_recording(steps=3)
+    recording.save(tmp_path / "run")
+    for rank in (0, 1):
+        notes = tmp_path / "run" / f"rank-{rank:04}.notes.jsonl"
+        ended = Ended(rank, 1)
+        with notes.open("a") as file:
+            line = {**note_to_json(ended), "attachment": 0, "sequence": 99}
+            file.write(json.dumps(line) + "\n")
+    (tmp_path / "run" / "rank-0001.arrow").write_bytes(b"")
+    again = load(tmp_path / "run")
+    said = "rank-0001.arrow is empty: its records, but for what a ring has, of rank 1 are missing"
+    assert said in again.remarks
+    assert [one for one in again.audit() if one.kind == "step-counts"] == []

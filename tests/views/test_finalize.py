@@ -71,7 +71,7 @@ def test_the_title_names_rank_time_and_bucket(recorded: dict[str, Recording]) ->
 def test_a_step_that_reduced_nothing_says_so(recorded: dict[str, Recording]) -> None:
     recording = recorded["around no_sync"]
     picture = picture_of(recorded["convnet"], "finalize", -1)
-    assert picture.empty and picture.title == "no backward was recorded yet: run a step"
+    assert picture.empty and picture.title == "a construction has no backward: run a step"
     silent = [
         step for step in range(recording.last_step + 1) if analysis.finalize(recording, step).empty
     ]

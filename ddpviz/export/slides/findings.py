@@ -43,7 +43,7 @@ def findings(
     """``costs``, then the audit's, then those of a step; ``slides``: those in the deck, which
     sentences lead to."""
     here = moments.at(step)
-    audited = recording.audit()
+    audited = analysis.audit.audit(recording)
     told = [("Costs most" if place == 0 else "Then", one, "") for place, one in enumerate(costs)]
     told += [
         (one.severity.text.capitalize(), one.what, one.view) for one in audited[:_MOST_AUDITED]
