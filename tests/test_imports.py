@@ -129,3 +129,13 @@ def test_import_of_ddpviz_loads_nothing_heavy() -> None:
 def test_help_of_the_command_loads_nothing_heavy() -> None:
     heavy = {"bokeh", "ipyparallel", "pandas", "pyarrow", "torch"}
     assert imported_at_once("import ddpviz.cli") & heavy == set()
+
+
+def test_parts_are_there_by_their_names() -> None:
+    """As the README has them, in a process that has imported nothing else."""
+    program = (
+        "import ddpviz\n"
+        "assert ddpviz.demonstrations.demonstrations()\n"
+        "assert ddpviz.analysis.audit.KINDS and ddpviz.explain.claims()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

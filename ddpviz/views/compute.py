@@ -63,7 +63,7 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                 buffers = count(many, "buffer") if many >= 0 else "buffers"
                 detail = f"{buffers}, {sent_size(int(record['bytes']))}"
                 hooked = int(record["flags"]) & Flag.FROM_HOOK
-                head = "buffer hook, in place of the broadcast" if hooked else "buffer broadcast"
+                head = "buffer hook, no broadcast," if hooked else "buffer broadcast"
                 of_lane.append(_span("buffers", rank, lane, whole, head, detail))
             elif kind == Kind.OPTIMIZER:
                 of_lane.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))

@@ -160,7 +160,8 @@ def _title(cells: list[Row], source: Sampled) -> str:
         return f"whether {what} are equal is not known: one rank alone was recorded"
     ranks = count(max(cell["ranks"] for cell in promised), "rank")
     steps = count(len(source.steps), "sampled step")
-    return f"{what} are equal on {ranks} in all {steps}{wrong}"
+    where = steps if len(source.steps) == 1 else f"all {steps}"
+    return f"{what} are equal on {ranks} in {where}{wrong}"
 
 
 def _broken(row: Row, source: Sampled) -> str:

@@ -66,6 +66,11 @@ def test_claims_prints_every_claim_with_its_verdict_and_proof() -> None:
         assert f"{claim.id}  [{claim.verdict}]" in done.stdout
         assert claim.proof in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
+    one = ddpviz("claims", "two-in-flight")
+    assert "two-in-flight" in one.stdout and "six-steps" not in one.stdout
+    wrong = ddpviz("claims", "two-in-fligth")
+    assert wrong.returncode == 2
+    assert "found no claim 'two-in-fligth': did you mean 'two-in-flight'?" in wrong.stderr
     found = json.loads(ddpviz("claims", "--json").stdout)
     assert [one["id"] for one in found["claims"]] == [claim.id for claim in claims()]
     named = {name for one in found["claims"] for name in one["demonstrations"]}
@@ -81,5 +86,5 @@ def test_claims_prints_every_claim_with_its_verdict_and_proof() -> None:
 
 def test_a_torch_that_claims_were_not_checked_on_is_said() -> None:
     first = claims()[0]
-    assert first.checked_text("2.13.0+cpu") == "2.13.0"
-    assert first.checked_text("2.99.0") == "2.13.0; not on 2.99.0, which is installed here"
+    assert first.checked_text("2.13.0+cpu") == "2.13.0, 2.15.0"
+    assert first.checked_text("2.99.0") == "2.13.0, 2.15.0; not on 2.99.0, which is installed here"

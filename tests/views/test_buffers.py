@@ -126,3 +126,17 @@ def test_without_fingerprints_drift_is_not_known(recorded: dict[str, Recording])
 
     told = picture_of(sample_recording(), "buffers").facts
     assert any("session.fingerprints(every=1)" in fact for fact in told)
+
+
+def test_on_the_timeline_a_hook_is_no_broadcast(recorded: dict[str, Recording]) -> None:
+    told = {
+        case: {
+            row["head"]
+            for row in rows_of(picture_of(recorded[case], "timeline", 1), "spans", "buffers")
+        }
+        for case in ("hooked on the group", "convnet")
+    }
+    hooked = "buffer hook, no broadcast, of rank"
+    assert told["hooked on the group"] == {f"{hooked} {rank}" for rank in range(3)}
+    assert told["convnet"] == {f"buffer broadcast of rank {rank}" for rank in range(3)}
+    assert "broadcasting" not in analysis.finding(recorded["hooked on the group"], 1)
