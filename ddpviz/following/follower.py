@@ -15,7 +15,7 @@ import numpy as np
 
 from ddpviz.analysis.constructions import constructions, place_of
 from ddpviz.analysis.tables import happened, no_step
-from ddpviz.events import Batch, Failure, Kind
+from ddpviz.events import Batch, Ended, Failure, Kind, Process
 from ddpviz.following.changes import Changes
 from ddpviz.following.tables import Tables, tables_of
 from ddpviz.following.window import Window
@@ -61,6 +61,7 @@ class Follower:
         self._dirty_from = 0  # the first step that changed since the last look
         self._completed: dict[int, int] = {}
         self._begun: dict[int, int] = {}
+        self._ended: set[int] = set()  # ranks that recorded to their end, and wait for nobody
         self._heard = 0.0
         self._counts: dict[int, int] = {}  # records by step, of the newest ones, and of none (-1)
         self._others = 0  # notes, and records of older steps
@@ -91,6 +92,11 @@ class Follower:
                 self._begun[batch.rank] = max(self._begun.get(batch.rank, -1), int(in_steps[-1]))
             self._count(numbers.tolist(), counts.tolist())
             self._others += len(batch.notes)
+            for note in batch.notes:
+                if isinstance(note, Ended):
+                    self._ended.add(batch.rank)
+                elif isinstance(note, Process):
+                    self._ended.discard(batch.rank)
             if len(ended):
                 before = self._completed.get(batch.rank, -1)
                 self._completed[batch.rank] = max(before, int(ended.max()))
@@ -119,6 +125,11 @@ class Follower:
             self._take(Batch(rank, 0, found[found["rank"] == rank]))
         with self._lock:
             self._dirty_from = max(0, last - HISTORY_STEPS - 1)
+            for rank in self.recording.ranks:
+                notes = self.recording.notes(Ended, rank=rank)
+                started = [note.started_ns for note in self.recording.notes(Process, rank=rank)]
+                if notes and notes[-1].time_ns >= max(started, default=0):
+                    self._ended.add(rank)
 
     # --- any thread ----------------------------------------------------------------------------
 
@@ -134,10 +145,13 @@ class Follower:
 
     @property
     def newest_complete(self) -> int:
-        """The newest step that every rank completed, -1 for none."""
+        """The newest step that every rank completed which goes on, -1 for none; where all have
+        ended, as under Join after different numbers of steps, the last of any."""
         with self._lock:
             ranks = set(self._begun) | set(self._completed)
-            return min((self._completed.get(rank, -1) for rank in ranks), default=-1)
+            if going_on := ranks - self._ended:
+                return min(self._completed.get(rank, -1) for rank in going_on)
+            return max((self._completed.get(rank, -1) for rank in ranks), default=-1)
 
     def newest(self) -> int | None:
         """The step to show: the newest complete one, or one that hangs or failed as far as it got.

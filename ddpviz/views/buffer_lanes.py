@@ -39,7 +39,7 @@ def add_lanes(stack: Stack, history: pd.DataFrame, source: Source, steps: np.nda
         stack.add("fired"),
         steps,
         fired,
-        {ALL: "buffers", SOME: "some"},
+        {ALL: "buffers", SOME: "some", NONE: "fails"},
         _saying("buffers were synchronized"),
         _reasons(history, of_step, np.ones(len(history), bool)),
     )

@@ -10,13 +10,13 @@ import pytest
 
 from ddpviz.analysis import buffers, steps
 from ddpviz.analysis.waiting import waiting
-from ddpviz.events import Batch, Configuration, Failure, Kind
+from ddpviz.events import Batch, Configuration, Ended, Failure, Kind
 from ddpviz.following import follower as follow
 from ddpviz.following.follower import Follower
 from ddpviz.recording import Recording
 from ddpviz.views.live import HISTORY_STEPS
 from tests.explorer.material import Stream
-from tests.views.samples import ZERO_NS
+from tests.views.samples import ZERO_NS, batches_of, sample_recording
 
 
 @pytest.fixture(autouse=True)
@@ -196,3 +196,17 @@ def test_closing_ends_the_subscription() -> None:
     before = follower.pulse().version
     stream.steps(1)
     assert follower.pulse().version == before
+
+
+def test_ranks_that_have_ended_hold_nobody_back() -> None:
+    """Under Join ranks end after different numbers of steps: rank 0 goes on alone."""
+    follower = Follower(Recording())
+    for batch in batches_of(sample_recording(steps=5)):
+        records = batch.records if batch.rank == 0 else batch.records[batch.records["step"] < 2]
+        follower.recording.append(Batch(batch.rank, 0, records, batch.notes))
+    assert follower.newest_complete == 1
+    nothing = follower.recording.records(steps=[])
+    for rank in (1, 0):
+        follower.recording.append(Batch(rank, 1, nothing, (Ended(rank, 2**62),)))
+        assert follower.newest_complete == follower.newest() == 4
+    assert Follower(follower.recording).newest() == 4  # also of what was recorded before

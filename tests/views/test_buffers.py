@@ -40,7 +40,7 @@ CONDITION = {"all": "holds", "none": "fails", "some": "some"}
 )
 def test_lanes_are_the_tables_conditions(recorded: dict[str, Recording], case: str) -> None:
     recording = recorded[case]
-    fired = {"all": "buffers", "some": "some"}
+    fired = {"all": "buffers", "some": "some", "none": "fails"}
     assert lane_kinds(recording, "fired") == expected(recording, "fired", fired)
     for lane, column in (
         ("has buffers", "has_buffers"),
