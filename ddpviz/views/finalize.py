@@ -166,7 +166,7 @@ def _title(by_rank: dict[int, list[Row]], step: int) -> str:
     else:
         took += " and waited for nothing"
     if not math.isnan(rest_ms):
-        took += f"; the last {duration(rest_ms)} of it came after every bucket was complete"
+        took += f"; the last {duration(rest_ms)} after all were complete"
     return took
 
 

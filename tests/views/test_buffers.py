@@ -139,4 +139,5 @@ def test_on_the_timeline_a_hook_is_no_broadcast(recorded: dict[str, Recording]) 
     hooked = "buffer hook, no broadcast, of rank"
     assert told["hooked on the group"] == {f"{hooked} {rank}" for rank in range(3)}
     assert told["convnet"] == {f"buffer broadcast of rank {rank}" for rank in range(3)}
-    assert "broadcasting" not in analysis.finding(recorded["hooked on the group"], 1)
+    # In step 1 what takes longest may be the broadcast of the rebuilt order.
+    assert "broadcasting" not in analysis.finding(recorded["hooked on the group"], 0)
