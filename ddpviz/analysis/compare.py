@@ -59,8 +59,9 @@ class Comparison:
     (means). ``graphs``: compiled for it, subgraphs in place of what was split; ``compile_ms``: of
     one load and rank, the most. ``memory_bytes``: the most of any rank (GPU: peak of tensors; CPU:
     resident memory of a process that has run configurations before it). ``gradient_difference``:
-    of the first step's gradients against the first configuration's, as a part of their norm; the
-    third step's too where one has PowerSGD, which changes none before.
+    of the first step's gradients against those of the configuration called "eager", else of the
+    first one, as a part of their norm; the third step's too where one has PowerSGD, which changes
+    none before.
     ``buffers_synced``: whether buffers were sent in measured steps, <NA> where the model has none.
     """
 

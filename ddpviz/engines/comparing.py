@@ -77,6 +77,7 @@ def trials(
     then meets all of them, and engines are restarted as rarely as can be."""
     found: list[Trial] = []
     reference: list[Gradients] | None = None
+    compared_to = EAGER if EAGER in configurations else next(iter(configurations))
     uncompared: list[tuple[int, list[Gradients]]] = []
     # PowerSGD changes no gradient before its third step; weights are the same up to there.
     hooks = {given.get("comm_hook", base.comm_hook) for given in configurations.values()}
@@ -97,7 +98,7 @@ def trials(
             for ran, until in itertools.pairwise((0, *after)):
                 session.run(until - ran)
                 mine.append(session._ask_first("gradients"))
-            if reference is None and name == next(iter(configurations)):
+            if reference is None and name == compared_to:
                 reference = mine
             if warm + steps > after[-1]:
                 session.run(warm + steps - after[-1])
@@ -105,7 +106,7 @@ def trials(
             last = session.recording.last_step
             uncompared.append((len(found), mine))
             found.append(Trial(name, number, first, first + warm, last, np.nan, memory))
-            # The first configuration need not be the first that runs.
+            # What others are compared to need not be the first that runs.
             while uncompared and reference is not None:
                 place, gradients = uncompared.pop()
                 apart = [_difference(*pair) for pair in zip(gradients, reference, strict=True)]

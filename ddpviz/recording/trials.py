@@ -20,8 +20,8 @@ _FORMAT = "ddpviz comparison"
 class Trial:
     """One run of one configuration. ``first``, ``last``: steps by the recording's count, of which
     those before ``measured`` warm up. ``difference``: of the first step's gradients (and the
-    third's, of PowerSGD) against the first configuration's, the norm of it as a part of their norm;
-    NaN where not compared.
+    third's, of PowerSGD) against those of "eager", else of the first configuration, the norm of it
+    as a part of their norm; NaN where not compared.
     ``memory_bytes``: the most of any rank. ``refused``: why it could not be run, "" where it was.
     """
 
