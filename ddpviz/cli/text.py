@@ -17,6 +17,7 @@ from ddpviz.views.text import (
     SUM,
     begins_as_one,
     count,
+    in_bursts,
     names,
     size,
 )
@@ -108,6 +109,8 @@ def steps(frame: pd.DataFrame) -> str:
     }
     if len(mean) > 2:
         notes["median"] = "without the first two steps, which allocate and rebuild the buckets"
+    if bursts := in_bursts(frame):
+        notes["burst"] = bursts
     if frame["enqueued"].any():
         notes["note"] = ON_CUDA
     return "\n\n".join([*parts, "\n".join(_note(name, told) for name, told in notes.items())])

@@ -26,6 +26,7 @@ from ddpviz.views.text import (
     begins_as_one,
     count,
     duration,
+    in_bursts,
     names,
     size,
 )
@@ -89,6 +90,8 @@ def steps_section(recording: Recording, selected: Selected) -> str:
         "<p>Forward contains what it waits for, backward its own; exposed communication is the sum "
         f"of both. Hidden: {HIDDEN}. Exposed: {EXPOSED}; {SUM}. {_sentence(NOT_COUNTED)}</p>"
     )
+    if bursts := in_bursts(shown):
+        note += f"<p>{escape(_sentence(bursts))}</p>"
     if shown["enqueued"].any():
         note += f"<p>{_sentence(ON_CUDA)}</p>"
     recorded = _recorded_steps(recording)

@@ -47,6 +47,16 @@ LONGEST_NAME = 80
 _TOO_LONG = re.compile(rf"\S{{{LONGEST_NAME + 1},}}")
 
 
+def in_bursts(steps: pd.DataFrame) -> str:
+    """Of rows of :func:`ddpviz.analysis.steps`: in how many steps gradients came at once, and why;
+    "" for none."""
+    found = steps[steps["burst"].fillna("") != ""]
+    if found.empty:
+        return ""
+    many = count(found["step"].nunique(), "step")
+    return f"in {many} all gradients came at once: {found['burst'].iloc[-1]}"
+
+
 def brief(text: str) -> str:
     """A sentence, of whose overlong names only the begin and the end are left: "encoder…weight"."""
     return _TOO_LONG.sub(lambda found: f"{found[0][:40]}…{found[0][-39:]}", text)

@@ -34,6 +34,7 @@ def steps_frame(steps: int, ranks: int = 2) -> pd.DataFrame:
                 **dict.fromkeys(COLUMNS, 1.0),
                 "step_ms": step + rank,
                 "enqueued": False,
+                "burst": "",
             }
             for step in range(steps)
             for rank in range(ranks)
@@ -42,6 +43,13 @@ def steps_frame(steps: int, ranks: int = 2) -> pd.DataFrame:
 
 
 STEP, HIDDEN, BUCKETS = 2, 6, 8
+
+
+def test_steps_whose_gradients_came_at_once_are_told_with_the_reason() -> None:
+    frame = steps_frame(4)
+    assert "at once" not in text.steps(frame)
+    frame.loc[frame["step"] > 1, "burst"] = "one backward"
+    assert "in 2 steps all gradients came at once: one backward" in text.steps(frame)
 
 
 def test_times_are_means_over_ranks() -> None:

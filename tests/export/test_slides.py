@@ -153,8 +153,11 @@ def test_of_many_ranks_the_slowest_has_lanes() -> None:
     table = analysis.steps(recording)
     rows = table[table["step"] == 2].sort_values("step_ms", kind="stable")
     assert typical.open_ranks(table, 2) == [rows["rank"].iloc[-1]]
-    page = slides_page(recording, slides=("timeline",))
+    page = slides_page(recording, slides=("timeline", "close"))
     assert "5 ranks folded to one line each" in page
+    said = section(page, "close")
+    assert "of rank" in said and "other ranks are one line each" in said
+    assert "Nothing: all recorded steps" not in said
     assert typical.open_ranks(analysis.steps(sample_recording()), 2) is None
 
 

@@ -231,7 +231,7 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
             findings(recording, titles["findings"], moments, first, failures, titles, asked.costs)
         ]
     if "close" in titles:
-        thinned = _thinned(selected, drawn, asked.steps, table)
+        thinned = _thinned(selected, drawn, asked.steps, table, opened)
         found["close"] = [
             closing(
                 titles["close"],
@@ -297,10 +297,18 @@ def _let_choose(part: Part, selected: Selected) -> None:
 
 
 def _thinned(
-    selected: Selected, drawn: Mapping[str, Part], asked: Sequence[int] | None, table: pd.DataFrame
+    selected: Selected,
+    drawn: Mapping[str, Part],
+    asked: Sequence[int] | None,
+    table: pd.DataFrame,
+    opened: Sequence[int] | None,
 ) -> list[str]:
-    """What the deck has less of than the recording, a sentence each."""
+    """What the deck has less of than the recording, a sentence each. ``opened``: ranks whose
+    buckets have lanes, None for all."""
     told = []
+    if opened is not None:
+        ranks = ", ".join(map(str, opened))
+        told.append(f"Lanes of buckets: of rank {ranks} only; other ranks are one line each.")
     recorded = int(table["step"].nunique())
     shown = sum(step >= 0 for step in selected.steps)
     if shown < recorded and asked is None:
