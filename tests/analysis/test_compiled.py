@@ -79,6 +79,8 @@ def test_who_reduces_and_what_is_dropped(case: str) -> None:
     assert row["who_reduces"].startswith("python_reducer" if python else "the C++ Reducer")
     assert bool(row["dropped"]) == python
     assert row["split"].startswith("split" if row["subgraphs"] else "not split")
+    before = "was compiled and run before DDP was put around it"
+    assert (before in row["split"]) == (case == "run first")
     assert row["all_reduces"] == (PARAMETERS if case == "python_reducer" else 0)
     assert pd.isna(row["fused_all_reduces"])  # Inductor did not run
     assert (row["recompilations"] > 0) == (case == "broken")

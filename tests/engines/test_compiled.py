@@ -7,10 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,11 +49,11 @@ def test_what_ranks_compile_is_told_until_they_have() -> None:
     told = []
     compilations = Compilations(lambda: told.append(compilations.now()))
 
-    def batch(sequence: int, kind: Kind, end_ns: int, *notes: Any) -> Batch:
-        rows = [(1, end_ns, 0, 0, 0, 7, -1, 0, 1, 0, kind, 0, 255, 255, 0, 0)]
-        import numpy as np
+    begin_ns = time.time_ns() - 12 * 10**9
 
-        return Batch(1, sequence, np.array(rows, RECORD), notes)
+    def batch(sequence: int, kind: Kind, end_ns: int, *notes: Any, rank: int = 1) -> Batch:
+        rows = [(begin_ns, end_ns, 0, 0, 0, 7, -1, 0, rank, 0, kind, 0, 255, 255, 0, 0)]
+        return Batch(rank, sequence, np.array(rows, RECORD), notes)
 
     where = ("0/0", "inductor", "forward", "model.py", 1, 3, (), (), 0, "", "")
     compilations.take(batch(0, Kind.COMPILE, 0))
@@ -69,6 +71,11 @@ def test_what_ranks_compile_is_told_until_they_have() -> None:
         "rank 1 compiles subgraph 2 of 3 (4 operations)",
         "",
     ]
+    assert all(re.search(r", 1[23] s$", one) for one in told[:-1])  # since the whole began
+    for rank in (1, 0):
+        compilations.take(batch(11, Kind.COMPILE, 0, rank=rank))
+    both = compilations.now().split("; ")
+    assert [one.split(" ")[:2] for one in both] == [["rank", "0"], ["rank", "1"]]
 
 
 @pytest.mark.parametrize(
@@ -129,10 +136,10 @@ def test_modes_are_switched_on_running_engines_and_compile_what_they_say(
     assert session.pids == pids  # nothing leaks into these
     assert len(set(session.checksums().values())) == 1
     found = session.recording.notes(Compiled, 0)[begin:]
-    assert [(one.optimize_ddp, one.order) for one in found] == [
-        ("ddp_optimizer", "wrap then compile"),
-        ("ddp_optimizer", "compile then wrap"),
-        ("no_optimization", "compile then wrap"),
+    assert [(one.optimize_ddp, one.order, one.backend) for one in found] == [
+        ("ddp_optimizer", "wrap then compile", "aot_eager"),
+        ("ddp_optimizer", "compile then wrap", "aot_eager"),
+        ("no_optimization", "compile then wrap", "aot_eager"),
     ]
     modules = {one.module for one in found}
     splits = [one for one in session.recording.notes(Split, 0) if one.module in modules]
