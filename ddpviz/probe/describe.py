@@ -53,9 +53,8 @@ def describe_module(ddp: Any, module_id: int, parameters: list[Any]) -> Module:
     ]
     reduced = {id(reference()) for reference in parameters}
     delayed = {id(parameter) for parameter in getattr(ddp, "_delay_all_reduce_params", ())}
-    put_off = [(name, parameter) for name, parameter in _live(ddp) if id(parameter) in delayed]
-    live = _live(ddp)
-    sparse = _sparse(ddp)
+    live, sparse = _live(ddp), _sparse(ddp)
+    put_off = [(name, parameter) for name, parameter in live if id(parameter) in delayed]
     return Module(
         module_id,
         _name(ddp.module),

@@ -26,7 +26,7 @@ _FORWARD, _PRE, _MODULE, _POST = (
     int(kind) for kind in (Kind.FORWARD, Kind.PRE_FORWARD, Kind.MODULE_FORWARD, Kind.POST_FORWARD)
 )
 _NO_SYNC, _NO_GRAD, _FAILED = int(Flag.NO_SYNC), int(Flag.NO_GRAD), int(Flag.FAILED)
-_SYNC_DUE, _SINK = int(Flag.SYNC_DUE), int(Flag.SINK)
+_SYNC_DUE, _SINK, _FROM_HOOK = int(Flag.SYNC_DUE), int(Flag.SINK), int(Flag.FROM_HOOK)
 _PREPARE = int(Kind.PREPARE_FOR_BACKWARD)
 _NBYTES = operator.attrgetter("nbytes")  # a fifth of numel() * element_size()
 
@@ -144,7 +144,7 @@ def _sync_buffers(recorder: Recorder, call: Callable[..., Any]) -> Callable[...,
             nbytes=_bytes(buffers),
             iteration=state.iteration,
             index=len(buffers),
-            flags=0 if getattr(self, "buffer_hook", None) is None else Flag.FROM_HOOK,
+            flags=_FROM_HOOK if self.__dict__.get("buffer_hook") is not None else 0,
             module=state.id,
         )
         if fingerprints.due:
