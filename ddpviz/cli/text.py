@@ -16,6 +16,7 @@ from ddpviz.views.text import (
     STEP,
     SUM,
     begins_as_one,
+    brief,
     count,
     in_bursts,
     names,
@@ -171,7 +172,7 @@ def plans(frame: pd.DataFrame) -> str:
                 _size(row["bytes"] or None),
                 _size(row["limit_bytes"]),
                 _whole(row["parameters"]),
-                names(list(row["parameter_names"]), at_most=3),
+                brief(names(list(row["parameter_names"]), at_most=3)),
             ]
             for row in plan.sort_values("bucket").to_dict("records")
         ]

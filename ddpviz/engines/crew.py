@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ class Crew:
         self._lives: Counter[int] = Counter()
         self._born_step = 0
         self._stepping = False
+        self._together: int | None = None  # calls of all ranks in it, made up to now
 
     def lost(self) -> str:
         """Why no rank can be asked any more, "" for not."""
@@ -177,12 +179,16 @@ class Crew:
 
         Where processes have ended since the last task, nothing is asked of the others, which
         would wait for them: the outcomes are then those of the dead alone. ``idle``: whether they
-        had nothing to do meanwhile, as between two chunks of a training they have.
+        had nothing to do meanwhile, as between two chunks of a training they have, and between
+        the calls of :meth:`together`.
         """
+        idle = idle and not self._together
         members = self.members if members is None else members
         _there(members)
         self._stepping = name == "run"
         dead = tasks.deaths(self.engines, members, self._directory, idle)
+        if self._together is not None and members is self.members:
+            self._together += 1
         return dead or tasks.call(
             self.engines,
             members,
@@ -195,6 +201,15 @@ class Crew:
             kill=kill,
             idle=idle,
         )
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """The calls in it are one: a rank that ends between two of them was at something."""
+        self._together = 0
+        try:
+            yield
+        finally:
+            self._together = None
 
     def cell(
         self,

@@ -123,7 +123,8 @@ class Work:
             mine = self._alone = Alone(status, what)
         self.listeners.tell()
         try:
-            yield mine
+            with self._together():
+                yield mine
         except SessionError as error:
             if mine.stopped and not self.driver.closed:
                 raise mine.ended() from error
@@ -131,6 +132,9 @@ class Work:
         finally:
             self._alone = None
             self.listeners.tell()
+
+    def _together(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.crew is None else self.crew.together()
 
     # --- one at a time ---------------------------------------------------------------------------
 

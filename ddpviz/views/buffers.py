@@ -18,16 +18,16 @@ from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.lane_canvas import QUIET, Stack
 from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
-from ddpviz.views.live_steps import change_marks, step_axis, step_bounds, top_of
+from ddpviz.views.live_steps import CHANGES, change_marks, last_of, step_axis, step_bounds, top_of
 from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
-    "buffers": Kind("buffer broadcast", "#CC79A7"),
-    "enqueued": Kind("", "#CC79A7", hatched=True),  # on CUDA: its time is not known
-    "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True),
+    "buffers": Kind("buffer broadcast", "#CC79A7", rare=True),
+    "enqueued": Kind("broadcast, its time is not known", "#CC79A7", hatched=True, rare=True),
+    "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True, rare=True),
     "holds": Kind("condition holds", QUIET),
-    "some": Kind("in some forwards of the step", QUIET, hatched=True),
-    "fails": Kind("does not hold", "#000000"),
+    "some": Kind("in some forwards of the step", QUIET, hatched=True, rare=True),
+    "fails": Kind("does not hold", "#000000", rare=True),
 }
 #: Where the bars of times begin and end, in px from the top, and the pitch of the lanes below.
 _TOP_PX, _FLOOR_PX, _PITCH_PX = 10.0, 110.0, 20.0
@@ -35,11 +35,10 @@ _TOP_PX, _FLOOR_PX, _PITCH_PX = 10.0, 110.0, 20.0
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = lane_canvas.lane_figure(_KINDS, x_label="step", ink=("fails",))
-    plot, sources = drawn.canvas.plot, drawn.canvas.sources
-    sources["bars"].data = live_canvas.bars([])
-    step_axis(plot)
-    return LiveFigure(plot, sources, drawn.themed)
+    drawn = lane_canvas.lane_figure(_KINDS, x_label="step", ink=("fails",), marks=CHANGES)
+    drawn.canvas.sources["bars"].data = live_canvas.bars([])
+    step_axis(drawn.canvas.plot)
+    return drawn.live()
 
 
 def picture(moment: Moment) -> Picture:
@@ -78,6 +77,7 @@ def picture(moment: Moment) -> Picture:
         title=title,
         sources=_sources(rows, marks),
         x=bounds,
+        x_until=last_of(steps),
         y=(height, 0.0),
         height_px=round(height),
         y_labels=[*_times(top, scale), *stack.labels],

@@ -13,10 +13,14 @@ from ddpviz.views.stretches import interval
 from ddpviz.views.text import count, duration, sent_size
 
 #: Kinds that fill a compute lane in a step, and in construction: there its parts.
-COMPUTE_KINDS = (Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER)
+COMPUTE_KINDS = (
+    *(Kind.FORWARD, Kind.BUFFER_SYNC, Kind.BACKWARD, Kind.FINALIZE, Kind.OPTIMIZER),
+    Kind.FINGERPRINT,
+)
 CONSTRUCTION_PARTS = tuple(kind for kind in CONSTRUCTION_KINDS if kind != Kind.CONSTRUCTION)
 
 _RETURNS = "finalize is over: the autograd engine returns to the training thread"
+_TAKEN = "taken by ddpviz in this sampled step: this time is not the training's own"
 _HOST_TIME = "host time: when this was enqueued, not when it ran on the GPU"
 
 
@@ -31,6 +35,7 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
         waits = source.exposed[source.exposed["rank"] == rank]
         exposed = intervals(waits, source.zero_ns, end_ms)
         finalized = intervals(waits[waits["kind"] == Kind.FINALIZE], source.zero_ns, end_ms)
+        taken = intervals(of_rank[of_rank["kind"] == Kind.FINGERPRINT], source.zero_ns, end_ms)
         wholes = intervals(of_rank, source.zero_ns, end_ms)
         of_lane: list[Row] = []
         for record, whole in zip(of_rank, wholes, strict=True):
@@ -45,12 +50,12 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                     )
                     if flag in flags
                 )
-                pieces = _without(whole, synced + exposed)
+                pieces = _without(whole, synced + exposed + taken)
                 of_lane += [
                     _span("forward", rank, lane, piece, "forward", detail) for piece in pieces
                 ]
             elif kind == Kind.BACKWARD:
-                pieces = _without(whole, exposed)
+                pieces = _without(whole, exposed + taken)
                 returned = [after for _, after in finalized]
                 of_lane += [
                     _span("backward", rank, lane, piece, "backward", _RETURNS)
@@ -66,7 +71,14 @@ def compute_rows(source: StepSource, lanes: Lanes, end_ms: float) -> list[Row]:
                 head = "buffer hook, no broadcast," if hooked else "buffer broadcast"
                 of_lane.append(_span("buffers", rank, lane, whole, head, detail))
             elif kind == Kind.OPTIMIZER:
-                of_lane.append(_span("optimizer", rank, lane, whole, "optimizer step", ""))
+                of_lane += [
+                    _span("optimizer", rank, lane, piece, "optimizer step", "")
+                    for piece in _without(whole, taken)
+                ]
+            elif kind == Kind.FINGERPRINT:
+                tensors = count(int(record["index"]), "tensor")
+                head = f"fingerprints of {tensors}"
+                of_lane.append(_span("fingerprints", rank, lane, whole, head, _TAKEN))
             elif kind in CONSTRUCTION_PARTS:
                 head = kind.name.lower().replace("_", ": ", 1)
                 derived = bool(int(record["flags"]) & Flag.DERIVED)

@@ -19,8 +19,8 @@ from ddpviz.views.text import count, duration, size
 
 _KINDS = {
     "computes": Kind("sends nothing", QUIET),
-    "derived": Kind("derived: what is left before and after", QUIET, hatched=True),
-    "sends": Kind("with collectives: waits or transfers", "#6F5BB5"),
+    "derived": Kind("derived: what is left before and after", QUIET, hatched=True, rare=True),
+    "sends": Kind("with collectives: waits or transfers", "#6F5BB5", rare=True),
 }
 _PITCH_PX = 26.0
 #: Part → its lane, and what it is.
@@ -78,6 +78,7 @@ def picture(moment: Moment) -> Picture:
             "labels": lane_canvas.labels(labels),
         },
         x=(0.0, lane_canvas.with_room(max(ends.values()), texts, moment.width_px)),
+        x_until=max(ends.values()),
         y=(stack.height_px, 0.0),
         height_px=round(stack.height_px),
         x_label=_x_label(outside, ranks, len(ends)),
@@ -149,10 +150,13 @@ def _sent(collectives: int, sent_bytes: int) -> str:
 
 
 def _label(rows: list[Row]) -> str:
-    """How long it took at most, and what one rank sent."""
+    """How long it took on the rank that it took longest on, and what one rank sent."""
     if not rows:
         return "did not run"
-    took = duration(max(row["time_ms"] for row in rows))
+    slowest = max(rows, key=lambda row: row["time_ms"])
+    took = duration(slowest["time_ms"])
+    if len(rows) > 1:
+        took += f" (rank {slowest['rank']})"
     sent = _sent(max(r["collectives"] for r in rows), max(r["bytes"] for r in rows))
     return ", ".join(part for part in (took, sent) if part)
 

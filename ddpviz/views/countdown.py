@@ -21,9 +21,9 @@ from ddpviz.views.text import count, duration, names
 
 _KINDS = {
     "pending": Kind("gradients pending: the height", SPANS["filling"][0]),
-    "head_of_line": Kind(SPANS["head_of_line"][1], SPANS["head_of_line"][0]),
-    "launch_delay": Kind(SPANS["launch_delay"][1], SPANS["launch_delay"][0]),
-    "in_flight": Kind(SPANS["in_flight"][1], SPANS["in_flight"][0]),
+    "head_of_line": Kind(SPANS["head_of_line"][1], SPANS["head_of_line"][0], rare=True),
+    "launch_delay": Kind(SPANS["launch_delay"][1], SPANS["launch_delay"][0], rare=True),
+    "in_flight": Kind(SPANS["in_flight"][1], SPANS["in_flight"][0], rare=True),
 }
 _X_LABEL = "ms since the backward was prepared"
 #: ``begin`` and ``right``: between what the cursor moves.
@@ -57,6 +57,7 @@ def draw() -> LiveFigure:
     sources["cursor"] = ColumnDataSource(_cursor(None))
     line = Line(x="x", y="y", line_width=1, line_dash="dotted")
     plot.add_glyph(sources["order"], line, name="order")
+    swatch, entry = live_canvas.legend_line(plot, line, "from launch to launch")
     veil = Quad(left="x", right="right", top="top", bottom="bottom")
     veil.update(line_color=None, fill_alpha=0.8)
     plot.add_glyph(sources["cursor"], veil, name="veil")
@@ -68,12 +69,12 @@ def draw() -> LiveFigure:
     def themed(theme: Theme) -> Pairs:
         return [
             *drawn.themed(theme),
-            (line, {"line_color": theme.quiet_text}),
+            *((glyph, {"line_color": theme.quiet_text}) for glyph in (line, swatch.glyph)),
             (veil, {"fill_color": theme.background}),
             (now, {"line_color": theme.text}),
         ]
 
-    return LiveFigure(plot, sources, themed)
+    return LiveFigure(plot, sources, themed, {**drawn.canvas.rare, "order": entry})
 
 
 def picture(moment: Moment) -> Picture:
@@ -108,6 +109,7 @@ def picture(moment: Moment) -> Picture:
             "cursor": _cursor(rows),  # the last one: its change reads the others
         },
         x=(0.0, lane_canvas.with_room(rows.end_ms, [_WIDEST], moment.width_px)),
+        x_until=rows.end_ms,
         y=(rows.height_px, 0.0),
         height_px=round(rows.height_px),
         x_label=f"{_X_LABEL} on {'the first' if rows.one_clock else 'each'} rank",
@@ -162,7 +164,8 @@ def _facts(rows: CountdownRows) -> tuple[str, ...]:
         told.append(f"and {count(len(rows.waits) - _MOST_WAITS, 'more head-of-line wait')}")
     told.append(
         "a bucket is launched when nothing is pending in it and every earlier one was launched: "
-        "the dotted line goes from launch to launch"
+        "the dotted line goes from launch to launch; beside each lane stands what its bucket has "
+        "come to, “done” when its all-reduce is over"
     )
     if rows.other_runs:
         told.append(

@@ -20,9 +20,11 @@ from ddpviz.views.palette import SPANS
 from ddpviz.views.text import count, duration, sent_size
 
 _KINDS = {
-    "wait": Kind("waits for the bucket, derived", SPANS["in_flight"][0], hatched=True),
-    "rest": Kind("every bucket complete: copies back, derived", SPANS["backward"][0], hatched=True),
-    "whole": Kind("not split", SPANS["backward"][0]),
+    "wait": Kind("waits for the bucket, derived", SPANS["in_flight"][0], hatched=True, rare=True),
+    "rest": Kind(
+        "every bucket complete: copies back, derived", SPANS["backward"][0], hatched=True, rare=True
+    ),
+    "whole": Kind("not split", SPANS["backward"][0], rare=True),
 }
 _PITCH_PX = (26.0, 14.0)
 _WANTED_HEIGHT_PX = 360.0
@@ -66,6 +68,7 @@ def picture(moment: Moment) -> Picture:
             "labels": lane_canvas.labels(labels),
         },
         x=(0.0, lane_canvas.with_room(end, [row["text"] for row in labels], moment.width_px)),
+        x_until=end,
         y=(stack.height_px, 0.0),
         height_px=round(stack.height_px),
         y_labels=stack.labels,

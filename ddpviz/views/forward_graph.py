@@ -18,9 +18,9 @@ from ddpviz.views.palette import SPANS
 from ddpviz.views.text import count, names
 
 _KINDS = {
-    "used": Kind("used", SPANS["forward"][0]),
-    "unused": Kind("unused on this rank", "#000000"),
-    "unknown": Kind("not searched, or not known", QUIET, hatched=True),
+    "used": Kind("used", SPANS["forward"][0], rare=True),
+    "unused": Kind("unused on this rank", "#000000", rare=True),
+    "unknown": Kind("not searched, or not known", QUIET, hatched=True, rare=True),
 }
 _PITCH_PX = 26.0
 #: Strips that are drawn, and cells of all of them together.
@@ -75,6 +75,7 @@ def picture(moment: Moment) -> Picture:
             "labels": lane_canvas.labels(labels),
         },
         x=(-0.5, lane_canvas.with_room(end, [row["text"] for row in labels], moment.width_px)),
+        x_until=end - 0.5,
         y=(stack.height_px, 0.0),
         height_px=round(stack.height_px),
         y_labels=stack.labels,
@@ -117,7 +118,7 @@ class _Strip:
 
     @property
     def told(self) -> str:
-        sink = "sink" if self.sink else "no sink"
+        sink = "_DDPSink" if self.sink else "no _DDPSink"
         if not self.known:
             return f"not searched, {sink}" if self.searched.startswith("no:") else "not known"
         return f"{len(self.unused)} of {self.size} unused, {sink}"

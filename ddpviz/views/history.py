@@ -12,9 +12,11 @@ from ddpviz.views.columns import Row, numbers
 from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Pairs, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
+    CHANGES,
     by_step,
     change_marks,
     cut_label,
+    last_of,
     mean_of_ranks,
     step_axis,
     step_bounds,
@@ -40,7 +42,9 @@ _SHARE_LABEL = "hidden communication, right"
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = live_canvas.canvas(_KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX)
+    drawn = live_canvas.canvas(
+        _KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX, marks=CHANGES
+    )
     plot = drawn.plot
     step_axis(plot)
     share = ColumnDataSource({"x": numbers([]), "y": numbers([])})
@@ -94,6 +98,7 @@ def picture(moment: Moment) -> Picture:
             },
         },
         x=bounds,
+        x_until=last_of(steps),
         y=(0.0, top),
         height_px=_HEIGHT_PX,
         x_label=cut_label(_X_LABEL, cut),

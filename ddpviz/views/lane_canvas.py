@@ -88,7 +88,7 @@ class LaneFigure:
 
     def live(self) -> LiveFigure:
         """With the sources "bars", "marks" and "labels"."""
-        return LiveFigure(self.canvas.plot, self.canvas.sources, self.themed)
+        return LiveFigure(self.canvas.plot, self.canvas.sources, self.themed, self.canvas.rare)
 
     def themed(self, theme: Theme) -> Pairs:
         """What the theme sets; kinds of ink are drawn as text is."""
@@ -102,10 +102,13 @@ class LaneFigure:
 
 
 def lane_figure(
-    kinds: Mapping[str, Kind], *, x_label: str, ink: Collection[str] = ()
+    kinds: Mapping[str, Kind], *, x_label: str, ink: Collection[str] = (), marks: str = ""
 ) -> LaneFigure:
-    """A figure without lanes. ``ink``: kinds that take the colour of text, to stand out."""
-    drawn = live_canvas.canvas(kinds, x_label=x_label, y_label="", height_px=EMPTY_HEIGHT_PX)
+    """A figure without lanes. ``ink``: kinds that take the colour of text, to stand out; ``marks``:
+    what marks are, for the legend."""
+    drawn = live_canvas.canvas(
+        kinds, x_label=x_label, y_label="", height_px=EMPTY_HEIGHT_PX, marks=marks
+    )
     drawn.sources["bars"].data = bars([])
     drawn.sources["labels"] = ColumnDataSource(labels([]))
     plot = drawn.plot

@@ -90,9 +90,10 @@ class Picture:
     ``sources``: every source of the figure; ``x``, ``y``: bounds of the axes; ``height_px``: of the
     frame; ``x_label``: None leaves the figure's; ``y_labels``: position and text of each lane, None
     for a numeric axis; ``y_label``: None leaves the figure's. ``empty``: there is nothing but the
-    title, so no axis and no legend either. ``facts``: sentences that stand below the figure.
-    ``readings``: keys and labels of what can be read in full, see :class:`LiveView`. Overlong names
-    in title and facts are cut (:func:`ddpviz.views.text.brief`).
+    title, so no axis and no legend either. ``x_until``: where the numbers of the horizontal axis
+    end, None for its end. ``facts``: sentences that stand below the figure. ``readings``: keys and
+    labels of what can be read in full, see :class:`LiveView`. Overlong names in title and facts are
+    cut (:func:`ddpviz.views.text.brief`).
     """
 
     step: int
@@ -105,6 +106,7 @@ class Picture:
     y_label: str | None = None
     y_labels: Sequence[tuple[float, str]] | None = None
     empty: bool = False
+    x_until: float | None = None
     facts: tuple[str, ...] = ()
     readings: tuple[tuple[str, str], ...] = ()
 
@@ -118,16 +120,17 @@ class LiveFigure:
     """A figure, its sources by name, and what a theme sets on its models.
 
     ``rare``: entries of the legend that are shown only for pictures that have something of that
-    name; ``names``: of what a picture's sources have.
+    name; ``names``: the kinds of its bars, and its other sources that have rows.
     """
 
     plot: figure
     sources: dict[str, ColumnDataSource]
     themed: Callable[[Theme], Pairs]
     rare: Mapping[str, LegendItem] = dataclasses.field(default_factory=dict)
-    names: Callable[[Mapping[str, Columns]], set[str]] = lambda sources: set(
-        sources["bars"]["kind"]
-    )
+    names: Callable[[Mapping[str, Columns]], set[str]] = lambda sources: {
+        *sources["bars"]["kind"],
+        *(name for name in sources if len(next(iter(sources[name].values()))) and name != "bars"),
+    }
 
     @property
     def themes(self) -> dict[str, Pairs]:
@@ -165,6 +168,9 @@ def properties(drawn: LiveFigure, picture: Picture) -> Pairs:
     ]
     parts = (*plot.xaxis, *plot.yaxis, plot.xgrid[0], *plot.legend)
     pairs += [(part, {"visible": not picture.empty}) for part in parts]
+    if picture.x_until is not None:  # numbers that nothing was drawn for say nothing
+        pairs += [(part, {"bounds": (picture.x[0], picture.x_until)}) for part in plot.xaxis]
+        pairs.append((plot.xgrid[0], {"bounds": (picture.x[0], picture.x_until)}))
     kinds = drawn.names(picture.sources) if drawn.rare else set()
     pairs += [(entry, {"visible": kind in kinds}) for kind, entry in drawn.rare.items()]
     if picture.x_label is not None:

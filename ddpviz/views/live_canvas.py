@@ -15,6 +15,7 @@ from bokeh.models import (
     GroupFilter,
     Legend,
     LegendItem,
+    Line,
     Quad,
     Range1d,
     Segment,
@@ -52,7 +53,7 @@ class Kind:
 class Canvas:
     """The figure, its sources "bars" and "marks", and the renderers by name.
 
-    ``rare``: entries of the legend by the kind that they are shown for.
+    ``rare``: entries of the legend by the kind that they are shown for, or "marks".
     """
 
     plot: figure
@@ -68,7 +69,11 @@ class Canvas:
             *themed_texts(plot, theme),
             (plot.xgrid[0], {"grid_line_color": theme.grid}),
             (plot.ygrid[0], {"grid_line_color": theme.grid}),
-            (self.drawn["marks"].glyph, {"line_color": theme.quiet_text}),
+            *(
+                (self.drawn[key].glyph, {"line_color": theme.quiet_text})
+                for key in ("marks", "key marks")
+                if key in self.drawn
+            ),
         ]
         for name, kind in self.kinds.items():
             for key in (name, f"key {name}"):
@@ -82,8 +87,13 @@ class Canvas:
         return pairs
 
 
-def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: int) -> Canvas:
-    """An empty figure with bars of these kinds, from the back to the front, and marks on them."""
+def canvas(
+    kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: int, marks: str = ""
+) -> Canvas:
+    """An empty figure with bars of these kinds, from the back to the front, and marks on them.
+
+    ``marks``: what they are, for the legend.
+    """
     plot = figure(
         title=Title(text="", text_font_size="13px", text_font=FONT),
         x_range=Range1d(0, 1),
@@ -106,16 +116,17 @@ def canvas(kinds: Mapping[str, Kind], *, x_label: str, y_label: str, height_px: 
     for name, kind in kinds.items():
         drawn[name] = plot.add_glyph(sources["bars"], _quad(kind, edges), name=name)
         drawn[name].view = CDSView(filter=GroupFilter(column_name="kind", group=name))
-    marks = Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.5, line_dash="dotted")
-    drawn["marks"] = plot.add_glyph(sources["marks"], marks, name="marks")
+    drawn["marks"] = plot.add_glyph(sources["marks"], _upright(), name="marks")
     hovered = list(drawn.values())
     keys, items = _legend(plot, kinds)
     drawn |= keys
+    rare = {name: item for name, item in items.items() if kinds[name].rare}
+    if marks:
+        drawn["key marks"], rare["marks"] = legend_line(plot, _upright(), marks)
     plot.xaxis.axis_label, plot.yaxis.axis_label = x_label, y_label
     quiet_axes(plot, "11px")
     tap = TapTool(renderers=[drawn[name] for name in kinds])
     add_tools(plot, hovered, tap)
-    rare = {name: item for name, item in items.items() if kinds[name].rare}
     return Canvas(plot, sources, drawn, kinds, rare)
 
 
@@ -127,6 +138,22 @@ def bars(rows: list[dict[str, Any]]) -> Columns:
 def marks(rows: list[dict[str, Any]]) -> Columns:
     """Rows of marks as the source has them."""
     return columns(MARK_COLUMNS, rows, TEXTS)
+
+
+def legend_line(plot: figure, line: Glyph, label: str) -> tuple[GlyphRenderer, LegendItem]:
+    """An entry at the end of the legend, for a line that a picture may have; not shown yet."""
+    # BokehJS has no swatch for segments: a line that is nowhere stands for them.
+    nowhere = ColumnDataSource({"x": [math.nan]})
+    swatch = Line(x="x", y="x", line_width=line.line_width, line_dash=line.line_dash)
+    renderer = plot.add_glyph(nowhere, swatch, name=f"key {label}")
+    item = LegendItem(label=label, renderers=[renderer], visible=False)
+    (legend,) = plot.legend
+    legend.items = [*legend.items, item]
+    return renderer, item
+
+
+def _upright() -> Segment:
+    return Segment(x0="x", x1="x", y0="top", y1="bottom", line_width=1.5, line_dash="dotted")
 
 
 def _quad(kind: Kind, edges: dict[str, Any]) -> Glyph:

@@ -15,6 +15,8 @@ from ddpviz.views.text import count
 
 #: A view shows at least this many steps, so that the first bars are not as wide as the figure.
 _FEWEST_STEPS = 8
+#: What the marks of :func:`change_marks` are.
+CHANGES = "configured anew"
 #: The axis holds this many times the median: a first step that allocates would flatten the rest.
 _CUT_AT_MEDIANS = 4.0
 #: Ranks that a hover names.
@@ -43,6 +45,11 @@ def step_bounds(steps: Sequence[int] | np.ndarray) -> tuple[float, float]:
     last = int(steps[-1])
     first = max(int(steps[0]), last - HISTORY_STEPS + 1)
     return first - 0.5, max(last, first + _FEWEST_STEPS - 1) + 0.5
+
+
+def last_of(steps: np.ndarray) -> float | None:
+    """Where the numbers of the axis end; beyond it there is room for steps to come."""
+    return int(steps[-1]) + 0.5 if len(steps) else None
 
 
 def top_of(heights: np.ndarray) -> tuple[float, int]:

@@ -11,9 +11,11 @@ from ddpviz.views.columns import Row
 from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
+    CHANGES,
     by_step,
     change_marks,
     cut_label,
+    last_of,
     mean_of_ranks,
     step_axis,
     step_bounds,
@@ -34,9 +36,11 @@ _TOLD = ("hidden_communication_ms", "exposed_communication_ms")
 
 def draw() -> LiveFigure:
     """The figure without steps."""
-    drawn = live_canvas.canvas(_KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX)
+    drawn = live_canvas.canvas(
+        _KINDS, x_label=_X_LABEL, y_label=_Y_LABEL, height_px=_HEIGHT_PX, marks=CHANGES
+    )
     step_axis(drawn.plot)
-    return LiveFigure(drawn.plot, drawn.sources, drawn.themed)
+    return LiveFigure(drawn.plot, drawn.sources, drawn.themed, drawn.rare)
 
 
 def picture(moment: Moment) -> Picture:
@@ -60,6 +64,7 @@ def picture(moment: Moment) -> Picture:
             "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
         },
         x=bounds,
+        x_until=last_of(steps),
         y=(0.0, top),
         height_px=_HEIGHT_PX,
         x_label=cut_label(_X_LABEL, cut),

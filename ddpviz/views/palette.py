@@ -18,6 +18,7 @@ SPANS: dict[str, tuple[str, str]] = {
     "optimizer": ("#999999", "optimizer"),
     "construction": ("#BBBBBB", "construction"),
     "host": ("#A3ADB8", "host enqueues"),
+    "fingerprints": ("#D3C9B4", "fingerprints, by ddpviz"),
 }
 
 #: The stretches of a bucket, always in this order; "in_flight" is the last two in one.

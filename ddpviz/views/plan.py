@@ -19,7 +19,7 @@ from ddpviz.views.plan_rows import FIRST, LAST, PlanRows, plan_rows
 _HEIGHT_PX = 120.0
 _KINDS = {
     "fill": Kind("filled, up to the limit", "#F0E442"),
-    "overshoot": Kind("beyond: the tensor that closed it", "#F0E442", hatched=True),
+    "overshoot": Kind("beyond: the tensor that closed it", "#F0E442", hatched=True, rare=True),
     # Never of a bar: what the blocks' colours mean.
     "first": Kind("parameters of bucket 0", FIRST),
     "last": Kind("… of the last one", LAST),
@@ -61,7 +61,9 @@ def draw() -> LiveFigure:
             (text, {"text_color": theme.text}),
         ]
 
-    return LiveFigure(plot, {**drawn.sources, "blocks": blocks, "labels": labels}, themed)
+    return LiveFigure(
+        plot, {**drawn.sources, "blocks": blocks, "labels": labels}, themed, drawn.rare
+    )
 
 
 def picture(moment: Moment) -> Picture:

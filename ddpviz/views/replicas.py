@@ -18,9 +18,11 @@ from ddpviz.views.text import count, names
 
 _KINDS = {
     "equal": Kind("equal on all ranks", QUIET),
-    "different": Kind("different, although DDP promises otherwise", "#000000"),
-    "drift": Kind("different, as buffers may be between two syncs", "#CC79A7", hatched=True),
-    "alone": Kind("recorded on one rank only", QUIET, hatched=True),
+    "different": Kind("different, although DDP promises otherwise", "#000000", rare=True),
+    "drift": Kind(
+        "different, as buffers may be between two syncs", "#CC79A7", hatched=True, rare=True
+    ),
+    "alone": Kind("recorded on one rank only", QUIET, hatched=True, rare=True),
 }
 _PITCH_PX = 26.0
 #: What the table calls it → what it is in a sentence, and in the margin; in the figure's order.
@@ -36,10 +38,9 @@ _WHATS = {
 def draw() -> LiveFigure:
     """The figure without steps."""
     drawn = lane_canvas.lane_figure(_KINDS, x_label="sampled step", ink=("different",))
-    plot, sources = drawn.canvas.plot, drawn.canvas.sources
-    sources["bars"].data = live_canvas.bars([])
-    step_axis(plot)
-    return LiveFigure(plot, sources, drawn.themed)
+    drawn.canvas.sources["bars"].data = live_canvas.bars([])
+    step_axis(drawn.canvas.plot)
+    return drawn.live()
 
 
 def picture(moment: Moment) -> Picture:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ddpviz
+from ddpviz.demonstrations.stage import Stage
 from ddpviz.engines import RankFailed, Session, guard
 from ddpviz.engines import cluster as clusters
 from ddpviz.events import Failure, Kind
@@ -143,3 +144,24 @@ def test_a_stopped_engine_that_its_cluster_gave_up_is_ended_and_named(tmp_path: 
         client.close()
         cluster.stop_cluster_sync()
         shutil.rmtree(profile)
+
+
+def test_a_rank_that_is_killed_between_two_parts_of_a_demonstration_was_not_idle(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = Stage.train
+
+    def killed_before(stage: Stage, steps: int) -> None:
+        kill_idle(session, 1)
+        train(stage, steps)
+
+    monkeypatch.setattr(Stage, "train", killed_before)
+    with pytest.raises(RankFailed, match="rank 1 failed.* its process was killed by SIGKILL") as it:
+        session.demonstrate("one-bucket")
+    assert "nothing was asked" not in str(it.value)
+    monkeypatch.undo()
+    works_again(session)
+    kill_idle(session, 1)  # before any part of it, there was nothing to do
+    with pytest.raises(RankFailed, match=_SAID):
+        session.demonstrate("one-bucket")
+    session.restart().load(faulty).run(1)

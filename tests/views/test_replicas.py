@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz import analysis
+from ddpviz.events import Kind
 from ddpviz.recording import Recording
 from tests.analysis import inside
 from tests.views.pictures import in_lane, picture_of, rows_of
@@ -58,3 +59,23 @@ def test_without_fingerprints_it_says_what_to_call() -> None:
     picture = picture_of(sample_recording(), "replicas")
     assert picture.empty and "no fingerprints were taken" in picture.title
     assert "session.fingerprints(every=1)" in picture.facts[0]
+
+
+def test_the_time_that_fingerprints_take_is_on_the_timeline(
+    recorded: dict[str, Recording],
+) -> None:
+    recording = recorded["drifting"]
+    taken = recording.records(Kind.FINGERPRINT, steps=recording.last_step)
+    drawn = rows_of(picture_of(recording, "timeline"), "spans", "fingerprints")
+    assert len(drawn) == len(taken) > 0
+    first = drawn[0]
+    assert first["head"].startswith("fingerprints of ") and "by ddpviz" in first["detail"]
+    others = [
+        row
+        for row in rows_of(picture_of(recording, "timeline"), "spans")
+        if row["top"] == first["top"] and row["kind"] in ("forward", "backward", "optimizer")
+    ]
+    for row in drawn:
+        if row["top"] == first["top"]:  # nothing else is drawn where they were taken
+            clear = (o["right"] <= row["left"] or o["left"] >= row["right"] for o in others)
+            assert all(clear)
