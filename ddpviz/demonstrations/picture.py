@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ddpviz import analysis
 from ddpviz.demonstrations.excerpt import Excerpt
+from ddpviz.following.tables import tables_of
 from ddpviz.views.follow import colour_plot
-from ddpviz.views.live import History, LiveView, Moment, Picture, show
+from ddpviz.views.live import LiveView, Moment, Picture, show
 from ddpviz.views.live_views import VIEWS
 from ddpviz.views.palette import AUTO
 from ddpviz.views.timeline import timeline
@@ -26,7 +26,7 @@ def picture(excerpt: Excerpt, view: str, step: int) -> Picture:
     moment = Moment(
         source=outside if step < 0 else excerpt.of(step),
         step=step,
-        history=_history(excerpt),
+        history=tables_of(excerpt).within(excerpt.first, excerpt.last).history(),
         width_px=_WIDTH_PX,
         outside=lambda: outside,
     )
@@ -43,11 +43,3 @@ def figure(excerpt: Excerpt, view: str, shown: Picture) -> Any:
     show(drawn, shown)
     colour_plot(drawn.plot, drawn.themed, AUTO)
     return drawn.plot
-
-
-def _history(excerpt: Excerpt) -> History:
-    """All steps of the excerpt."""
-    sent = analysis.collectives(excerpt)
-    sent = sent[sent["cause"] == "buffers"].groupby(["step", "rank", "dtype"], as_index=False)
-    broadcasts = sent.agg(broadcasts=("bytes", "size"), bytes=("bytes", "sum"))
-    return History(analysis.steps(excerpt), analysis.buffers(excerpt), broadcasts)

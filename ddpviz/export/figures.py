@@ -18,7 +18,7 @@ from bokeh.models import Button, CustomJS, InlineStyleSheet, LayoutDOM, Slider
 
 from ddpviz.analysis.tables import StepIndex
 from ddpviz.export.reading import readable
-from ddpviz.following.follower import Follower
+from ddpviz.following.whole import still
 from ddpviz.following.window import Window
 from ddpviz.views.columns import Columns
 from ddpviz.views.follow import colour_plot
@@ -185,11 +185,7 @@ class Moments:
     """Moments of some steps, for which the recording is read once."""
 
     def __init__(self, recording: Recording, steps: list[int], width_px: int) -> None:
-        follower = Follower(recording)
-        try:
-            self._newest = follower.moment(None, "nothing recorded yet", width_px)
-        finally:
-            follower.close()
+        self._newest = still(recording, None, "nothing recorded yet", width_px)
         self._recording = recording
         self._records = recording.records(steps=[-1, *steps])
         self._index = StepIndex(self._records)

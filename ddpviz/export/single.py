@@ -12,7 +12,7 @@ from ddpviz.analysis.tables import no_step
 from ddpviz.events import Kind
 from ddpviz.export.compared import bars
 from ddpviz.export.reading import readable
-from ddpviz.following.follower import Follower
+from ddpviz.following.whole import still
 from ddpviz.views.follow import colour_plot
 from ddpviz.views.live import show
 from ddpviz.views.live_views import VIEWS
@@ -59,11 +59,7 @@ def single(
         if -step > built:
             known = np.unique(recording.records()["step"])
             raise ValueError(no_step(int(step), known[known >= 0].tolist(), built))
-    follower = Follower(recording)
-    try:
-        moment = follower.moment(step, "nothing was recorded yet: train a step first", width_px)
-    finally:
-        follower.close()
+    moment = still(recording, step, "nothing was recorded yet: train a step first", width_px)
     if moment.step is None:
         forwards = len(recording.records(kinds=Kind.FORWARD))
         if step is None and forwards:

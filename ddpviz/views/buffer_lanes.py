@@ -11,6 +11,7 @@ from ddpviz.analysis.fingerprints import moments
 from ddpviz.analysis.source import Source
 from ddpviz.views.columns import Row
 from ddpviz.views.lane_canvas import Lane, Stack, bar
+from ddpviz.views.live_steps import Bins
 from ddpviz.views.sampled import sampled
 from ddpviz.views.text import names
 
@@ -27,17 +28,20 @@ _CONDITIONS = {
 }
 
 
-def add_lanes(stack: Stack, history: pd.DataFrame, source: Source, steps: np.ndarray) -> list[Row]:
-    """Adds the lanes to ``stack``, and returns their bars. ``history``: forwards of the steps.
+def add_lanes(
+    stack: Stack, history: pd.DataFrame, source: Source, steps: np.ndarray, bins: Bins
+) -> list[Row]:
+    """Adds the lanes to ``stack``, and returns their bars. ``history``: forwards of the steps;
+    ``bins``: which of the steps share a place.
 
     A condition of which nothing is known has no lane.
     """
     history = history[np.isin(history["step"].to_numpy(), steps)]
-    of_step = np.searchsorted(steps, history["step"].to_numpy())
-    fired = _states(history["fired"].to_numpy(np.int8), of_step, len(steps))
+    of_step = bins.of(history["step"].to_numpy(np.int64))
+    fired = _states(history["fired"].to_numpy(np.int8), of_step, len(bins.first))
     found = _runs(
         stack.add("fired"),
-        steps,
+        bins,
         fired,
         {ALL: "buffers", SOME: "some", NONE: "fails"},
         _saying("buffers were synchronized"),
@@ -45,11 +49,11 @@ def add_lanes(stack: Stack, history: pd.DataFrame, source: Source, steps: np.nda
     )
     for column, (name, what) in _CONDITIONS.items():
         values = _truths(history, column)
-        states = _states(values, of_step, len(steps))
+        states = _states(values, of_step, len(bins.first))
         if (states > UNKNOWN).any():
             why = _reasons(history, of_step, values == 0)
-            found += _runs(stack.add(name), steps, states, _KINDS, _saying(what), why)
-    return found + _values(stack, history, source, steps, of_step)
+            found += _runs(stack.add(name), bins, states, _KINDS, _saying(what), why)
+    return found + _values(stack, history, source, steps, bins)
 
 
 def _saying(what: str) -> Callable[[int], str]:
@@ -84,19 +88,20 @@ def _reasons(history: pd.DataFrame, of_step: np.ndarray, chosen: np.ndarray) -> 
 
 
 def _values(
-    stack: Stack, history: pd.DataFrame, source: Source, steps: np.ndarray, of_step: np.ndarray
+    stack: Stack, history: pd.DataFrame, source: Source, steps: np.ndarray, bins: Bins
 ) -> list[Row]:
     """Lanes of what the buffers held: only where that is known."""
     found: list[Row] = []
-    equal = np.full(len(steps), UNKNOWN)
+    of_step = bins.of(history["step"].to_numpy(np.int64))
+    equal = np.full(len(bins.first), UNKNOWN)
     for moment in moments(sampled(source, len(steps)), "buffers before"):
         if moment.step in steps and len(moment.ranks) > 1:
-            at = int(np.searchsorted(steps, moment.step))
+            at = int(bins.of(np.array([moment.step]))[0])
             same = len({note.hashes for note in moment.ranks.values()}) == 1
             equal[at] = ALL if same and equal[at] in (UNKNOWN, ALL) else NONE
     if (equal > UNKNOWN).any():
         kinds = {ALL: "holds", NONE: "drift"}
-        found += _runs(stack.add("equal before"), steps, equal, kinds, _equality, {})
+        found += _runs(stack.add("equal before"), bins, equal, kinds, _equality, {})
     reassigned = history["reassigned"].to_numpy(object)
     values = np.array([0 if tensors else 1 for tensors in reassigned], np.int8)
     if (values == 0).any():
@@ -105,31 +110,33 @@ def _values(
             for at, tensors in zip(of_step, reassigned, strict=True)
             if tensors
         }
-        states = _states(values, of_step, len(steps))
+        states = _states(values, of_step, len(bins.first))
         says = _saying("every buffer is the tensor that it was at the sync before")
-        found += _runs(stack.add("same tensors"), steps, states, _KINDS, says, told)
+        found += _runs(stack.add("same tensors"), bins, states, _KINDS, says, told)
     return found
 
 
 def _runs(
     lane: Lane,
-    steps: np.ndarray,
+    bins: Bins,
     states: np.ndarray,
     kinds: dict[int, str],
     head: Callable[[int], str],
     details: dict[int, str],
 ) -> list[Row]:
-    """A bar for each run of steps with the same state."""
+    """A bar for each run of neighbours with the same state."""
+    many = len(bins.first)
     keys = (
         states.astype(np.int64) << 32
         | np.unique(
-            np.array([details.get(at, "") for at in range(len(steps))], str), return_inverse=True
+            np.array([details.get(at, "") for at in range(many)], str), return_inverse=True
         )[1]
     )
-    breaks = np.flatnonzero((np.diff(keys) != 0) | (np.diff(steps) != 1)) + 1
+    apart = bins.first[1:] != bins.last[:-1] + 1
+    breaks = np.flatnonzero((np.diff(keys) != 0) | apart) + 1
     found = []
-    for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), len(steps)], strict=True):
-        state, first, last = int(states[begin]), int(steps[begin]), int(steps[end - 1])
+    for begin, end in zip([0, *breaks.tolist()], [*breaks.tolist(), many], strict=True):
+        state, first, last = int(states[begin]), int(bins.first[begin]), int(bins.last[end - 1])
         if state not in kinds:
             continue
         row = bar(

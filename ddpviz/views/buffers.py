@@ -18,7 +18,16 @@ from ddpviz.views.columns import Row, as_rows
 from ddpviz.views.lane_canvas import QUIET, Stack
 from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
-from ddpviz.views.live_steps import CHANGES, change_marks, last_of, step_axis, step_bounds, top_of
+from ddpviz.views.live_steps import (
+    CHANGES,
+    Bins,
+    bins_of,
+    change_marks,
+    last_of,
+    step_axis,
+    step_bounds,
+    top_of,
+)
 from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
@@ -29,6 +38,7 @@ _KINDS = {
     "some": Kind("in some forwards of the step", QUIET, hatched=True, rare=True),
     "fails": Kind("does not hold", "#000000", rare=True),
 }
+_NOT_KNOWN = "its time is not known"
 #: Where the bars of times begin and end, in px from the top, and the pitch of the lanes below.
 _TOP_PX, _FLOOR_PX, _PITCH_PX = 10.0, 110.0, 20.0
 
@@ -48,12 +58,18 @@ def picture(moment: Moment) -> Picture:
     if moment.step is None or not len(steps):
         hint = moment.hint if moment.step is None else "no step was completed yet"
         return lane_canvas.empty(hint, moment.step, _sources([], []))
-    means = _means(history.buffers, steps)
-    by_dtype = _by_dtype(history.broadcasts)
+    bins = bins_of(steps)
+    sent = _by_dtype(history.broadcasts, bins)
     rows = [
         row
-        for step, number, size_bytes, sync_ms in zip(*(m.tolist() for m in means), strict=True)
-        for row in _bar(step, number, size_bytes, sync_ms, by_dtype.get(step, ()))
+        for place, *means in _per_bar(_means(history.buffers, steps), bins)
+        for row in _bar(
+            int(bins.first[place]),
+            int(bins.last[place]),
+            bins.named(place),
+            *means,
+            sent.get(place, ()),
+        )
     ]
     top, cut = top_of(np.array([row["top"] for row in rows]))
     scale = (_FLOOR_PX - _TOP_PX) / top
@@ -62,7 +78,7 @@ def picture(moment: Moment) -> Picture:
         for row in rows
     ]
     stack = Stack(_PITCH_PX, _FLOOR_PX + 12)
-    rows += add_lanes(stack, history.buffers, moment.source, steps)
+    rows += add_lanes(stack, history.buffers, moment.source, steps, bins)
     height = stack.height_px - _FLOOR_PX
     bounds = step_bounds(steps)
     marks = [
@@ -142,35 +158,56 @@ def _means(table: pd.DataFrame | np.ndarray, steps: np.ndarray) -> tuple[np.ndar
 _Sent = tuple[str, int, int]
 
 
-def _by_dtype(broadcasts: pd.DataFrame) -> dict[int, tuple[_Sent, ...]]:
-    """By step what the first rank sent, by dtype."""
-    first = broadcasts["rank"].min()
+def _by_dtype(broadcasts: pd.DataFrame, bins: Bins) -> dict[int, tuple[_Sent, ...]]:
+    """By the place of a bar what the first rank sent in its steps, by dtype."""
+    sent = broadcasts[broadcasts["rank"] == broadcasts["rank"].min()]
+    sent = sent[sent["step"] >= (bins.first[0] if len(bins.first) else 0)]
+    sent = sent.assign(place=bins.of(sent["step"].to_numpy(np.int64)))
+    sent = sent.groupby(["place", "dtype"], as_index=False, sort=False)[["broadcasts", "bytes"]]
     found: dict[int, tuple[_Sent, ...]] = {}
-    names = ("step", "rank", "dtype", "broadcasts", "bytes")
-    columns = (broadcasts[name].tolist() for name in names)
-    for step, rank, *sent in zip(*columns, strict=True):
-        if rank == first:
-            found[step] = (*found.get(step, ()), (sent[0], sent[1], sent[2]))
+    names = ("place", "dtype", "broadcasts", "bytes")
+    for place, *of in zip(*(sent.sum()[name].tolist() for name in names), strict=True):
+        found[place] = (*found.get(place, ()), (of[0], of[1], of[2]))
     return found
+
+
+def _per_bar(means: tuple[np.ndarray, ...], bins: Bins) -> list[tuple[int, float, float, float]]:
+    """Place, broadcasts and bytes of all its steps, ms of a step that broadcast: of each bar."""
+    steps, number, size_bytes, took_ms = means
+    place = bins.of(steps)
+    room = len(bins.first)
+    fired = (number > 0) & ~np.isnan(took_ms)
+    with np.errstate(invalid="ignore"):
+        ms = np.bincount(place[fired], took_ms[fired], room) / np.bincount(
+            place[fired], minlength=room
+        )
+    sums = (np.bincount(place, values, room).tolist() for values in (number, size_bytes))
+    return list(zip(range(room), *sums, ms.tolist(), strict=True))
 
 
 @functools.lru_cache(maxsize=HISTORY_STEPS * 4)
 def _bar(
-    step: int, number: float, size_bytes: float, sync_ms: float, of: tuple[_Sent, ...]
+    step: int,
+    last: int,
+    named: str,
+    number: float,
+    size_bytes: float,
+    sync_ms: float,
+    of: tuple[_Sent, ...],
 ) -> tuple[Row, ...]:
     if not number:
         return ()
-    known = not np.isnan(sync_ms)
+    known, each = not np.isnan(sync_ms), " a step" if last > step else ""
     return (
         {
             "kind": "buffers" if known else "enqueued",
             "step": step,
             "left": step - 0.45,
-            "right": step + 0.45,
+            "right": last + 0.45,
             "bottom": 0.0,
             "top": sync_ms if known else 0.05,
-            "head": f"step {step}: {count(round(number), 'broadcast')}, {sent_size(size_bytes)}",
-            "time": f"{duration(sync_ms)} (mean of ranks)" if known else "its time is not known",
+            "head": f"{named}: {count(round(number), 'broadcast')}, {sent_size(size_bytes)}",
+            "time": f"{duration(sync_ms)}{each} (mean of ranks)" if known else _NOT_KNOWN,
             "detail": "\n".join(
                 f"{dtype or 'unknown dtype'}: {count(sent, 'broadcast')}, {sent_size(sent_bytes)}"
                 for dtype, sent, sent_bytes in of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pandas as pd
 from bokeh.models import ColumnDataSource, LegendItem, Line, LinearAxis, Range1d
 
 from ddpviz.views import live_canvas
@@ -13,6 +14,7 @@ from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Pairs
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
     CHANGES,
+    binned,
     by_step,
     change_marks,
     cut_label,
@@ -70,35 +72,39 @@ def draw() -> LiveFigure:
 
 def picture(moment: Moment) -> Picture:
     """Bars of the last steps; the step that is shown elsewhere names itself in the title."""
-    table = moment.history.steps
-    if table.empty:
+    if moment.history.steps.empty:
         return _nothing(moment)
-    means = np.array(mean_of_ranks(table, _TOLD))
-    steps, step_ms, exposed_ms, hidden_ms = means[:, ~np.isnan(means[1])]
-    if not len(steps):
+    each = _known(moment.history.steps)
+    if not len(each[0]):
         return _nothing(moment)
+    table, bins = binned(moment.history.steps, _TOLD)
+    steps, step_ms, exposed_ms, hidden_ms = _known(table)
     told = by_step(table, _line, _TOLD)
     rows: list[Row] = []
-    for step, whole, exposed in zip(
-        steps.astype(int).tolist(), step_ms.tolist(), exposed_ms.tolist(), strict=True
+    places = bins.of(steps.astype(np.int64))
+    lasts = bins.last[places]
+    for place, last, whole, exposed in zip(
+        places.tolist(), lasts.tolist(), step_ms.tolist(), exposed_ms.tolist(), strict=True
     ):
-        rows += _bars(step, whole, exposed, told[step])
+        step = int(bins.first[place])
+        rows += _bars(step, last, bins.named(place), whole, exposed, told[step])
     top, cut = top_of(step_ms)
-    bounds = step_bounds(steps)
+    shown = np.append(steps, lasts[-1:])
+    bounds = step_bounds(shown)
     all_ms = hidden_ms + exposed_ms
     return Picture(
-        step=int(steps[-1]),
-        title=_title(steps, step_ms, exposed_ms),
+        step=int(lasts[-1]),
+        title=_title(*each[:3]),
         sources={
             "bars": live_canvas.bars(rows),
             "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
             "share": {
-                "x": numbers(steps),
+                "x": numbers((steps + lasts) / 2),
                 "y": hidden_ms / np.where(all_ms > 0, all_ms, np.nan),
             },
         },
         x=bounds,
-        x_until=last_of(steps),
+        x_until=last_of(shown),
         y=(0.0, top),
         height_px=_HEIGHT_PX,
         x_label=cut_label(_X_LABEL, cut),
@@ -106,12 +112,14 @@ def picture(moment: Moment) -> Picture:
 
 
 @functools.lru_cache(maxsize=HISTORY_STEPS * 4)
-def _bars(step: int, step_ms: float, exposed_ms: float, ranks: str) -> tuple[Row, ...]:
+def _bars(
+    step: int, last: int, named: str, step_ms: float, exposed_ms: float, ranks: str
+) -> tuple[Row, ...]:
     common = {
         "step": step,
         "left": step - 0.45,
-        "right": step + 0.45,
-        "head": f"step {step}: {duration(step_ms)}",
+        "right": last + 0.45,
+        "head": f"{named}: {duration(step_ms)}{' a step' if last > step else ''}",
         "detail": ranks,
     }
     if np.isnan(exposed_ms):
@@ -129,6 +137,12 @@ def _bars(step: int, step_ms: float, exposed_ms: float, ranks: str) -> tuple[Row
 def _line(step_ms: float, exposed_ms: float, hidden_ms: float) -> str:
     exposed, hidden = duration(exposed_ms), duration(hidden_ms)
     return f"{duration(step_ms)}, exposed {exposed}, hidden {hidden}"
+
+
+def _known(table: pd.DataFrame) -> np.ndarray:
+    """Steps and means of ranks of the columns :data:`_TOLD`, where the step's time is known."""
+    means = np.array(mean_of_ranks(table, _TOLD))
+    return means[:, ~np.isnan(means[1])]
 
 
 def _title(steps: np.ndarray, step_ms: np.ndarray, exposed_ms: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,43 @@ _CUT_AT_MEDIANS = 4.0
 _MOST_RANKS = 8
 
 
+@dataclasses.dataclass(frozen=True)
+class Bins:
+    """Which steps share a bar: of a long run each bar stands for several neighbours, so that none
+    is left out. ``first``, ``last``: int64, the steps that each begins and ends with."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    def of(self, steps: np.ndarray) -> np.ndarray:
+        """The place of the bar that has each of these steps."""
+        return np.searchsorted(self.first, steps, side="right") - 1
+
+    def named(self, place: int) -> str:
+        """ "step 7", "steps 100 to 104"."""
+        first, last = int(self.first[place]), int(self.last[place])
+        return f"step {first}" if first == last else f"steps {first} to {last}"
+
+
+def bins_of(steps: np.ndarray) -> Bins:
+    """Bars for these steps, given in order: as few steps each as there is room for."""
+    each = max(1, -(-len(steps) // HISTORY_STEPS))
+    ends = np.minimum(np.arange(each - 1, len(steps) + each - 1, each), len(steps) - 1)
+    return Bins(steps[::each], steps[ends])
+
+
+def binned(table: pd.DataFrame, names: Sequence[str]) -> tuple[pd.DataFrame, Bins]:
+    """Rows per step and rank as rows per bar and rank, ``step`` the first of each: the columns
+    ``names`` are means of its steps, of those whose number is known."""
+    bins = bins_of(np.unique(table["step"].to_numpy(np.int64)))
+    if (bins.first == bins.last).all():
+        return table, bins
+    first = bins.first[bins.of(table["step"].to_numpy(np.int64))]
+    grouped = table[["rank", *names]].astype("float64").assign(step=first)
+    means = grouped.groupby(["step", "rank"], as_index=False).mean()
+    return means.astype({"rank": "int64"}), bins
+
+
 def mean_of_ranks(table: pd.DataFrame, names: Sequence[str]) -> tuple[np.ndarray, ...]:
     """The steps in order, and of each column its mean over ranks by step; NaN where a rank's
     number is not known."""
@@ -42,8 +80,7 @@ def step_bounds(steps: Sequence[int] | np.ndarray) -> tuple[float, float]:
     """Bounds of the axis for these steps, given in order."""
     if not len(steps):
         return -0.5, _FEWEST_STEPS - 0.5
-    last = int(steps[-1])
-    first = max(int(steps[0]), last - HISTORY_STEPS + 1)
+    first, last = int(steps[0]), int(steps[-1])
     return first - 0.5, max(last, first + _FEWEST_STEPS - 1) + 0.5
 
 

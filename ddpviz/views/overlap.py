@@ -12,6 +12,7 @@ from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Pictu
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import (
     CHANGES,
+    binned,
     by_step,
     change_marks,
     cut_label,
@@ -45,26 +46,30 @@ def draw() -> LiveFigure:
 
 def picture(moment: Moment) -> Picture:
     """A bar per step: hidden below, exposed on it."""
-    table = moment.history.steps
+    table, bins = binned(moment.history.steps, _TOLD)
     means = np.array(mean_of_ranks(table, _TOLD))
     steps, hidden_ms, exposed_ms = means[:, ~np.isnan(means).any(axis=0)]
     told = by_step(table, _line, _TOLD)
     rows: list[Row] = []
-    for step, hidden, exposed in zip(
-        steps.astype(int).tolist(), hidden_ms.tolist(), exposed_ms.tolist(), strict=True
+    places = bins.of(steps.astype(np.int64))
+    lasts = bins.last[places]
+    for place, last, hidden, exposed in zip(
+        places.tolist(), lasts.tolist(), hidden_ms.tolist(), exposed_ms.tolist(), strict=True
     ):
-        rows += _bars(step, hidden, exposed, told[step])
+        step = int(bins.first[place])
+        rows += _bars(step, last, bins.named(place), hidden, exposed, told[step])
     top, cut = top_of(hidden_ms + exposed_ms)
-    bounds = step_bounds(steps)
+    shown = np.append(steps, lasts[-1:])
+    bounds = step_bounds(shown)
     return Picture(
-        step=int(steps[-1]) if len(steps) else -1 if moment.step is None else moment.step,
-        title=_title(moment, hidden_ms, exposed_ms),
+        step=int(lasts[-1]) if len(steps) else -1 if moment.step is None else moment.step,
+        title=_title(moment),
         sources={
             "bars": live_canvas.bars(rows),
             "marks": live_canvas.marks(change_marks(moment.history.changes, bounds, top)),
         },
         x=bounds,
-        x_until=last_of(steps),
+        x_until=last_of(shown),
         y=(0.0, top),
         height_px=_HEIGHT_PX,
         x_label=cut_label(_X_LABEL, cut),
@@ -73,15 +78,18 @@ def picture(moment: Moment) -> Picture:
 
 
 @functools.lru_cache(maxsize=HISTORY_STEPS * 4)
-def _bars(step: int, hidden_ms: float, exposed_ms: float, ranks: str) -> tuple[Row, ...]:
+def _bars(
+    step: int, last: int, named: str, hidden_ms: float, exposed_ms: float, ranks: str
+) -> tuple[Row, ...]:
     common = {
         "step": step,
         "left": step - 0.45,
-        "right": step + 0.45,
+        "right": last + 0.45,
         "detail": ranks,
     }
-    hidden = f"step {step}: {duration(hidden_ms)} hidden"
-    exposed = f"step {step}: {duration(exposed_ms)} exposed"
+    each = " a step" if last > step else ""
+    hidden = f"{named}: {duration(hidden_ms)} hidden{each}"
+    exposed = f"{named}: {duration(exposed_ms)} exposed{each}"
     whole_ms = hidden_ms + exposed_ms
     return (
         {**common, "kind": "hidden", "bottom": 0, "top": hidden_ms, "head": hidden, "time": HIDDEN},
@@ -101,7 +109,9 @@ def _line(hidden_ms: float, exposed_ms: float) -> str:
     return f"hidden {duration(hidden_ms)}, exposed {duration(exposed_ms)}"
 
 
-def _title(moment: Moment, hidden_ms: np.ndarray, exposed_ms: np.ndarray) -> str:
+def _title(moment: Moment) -> str:
+    means = np.array(mean_of_ranks(moment.history.steps, _TOLD))
+    _, hidden_ms, exposed_ms = means[:, ~np.isnan(means).any(axis=0)]
     if moment.step is None and moment.history.steps.empty:
         return moment.hint
     if moment.history.steps.empty:

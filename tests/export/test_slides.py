@@ -98,7 +98,7 @@ def test_steps_left_out_are_said() -> None:
     said = section(page, "close")
     kept = re.search(r"Timelines: (\d+) of 260 steps", said)
     assert kept is not None and 3 < int(kept[1]) < 260
-    assert "the last 200 of 260 steps" in said
+    assert "of 260 steps each bar is the mean of 2 neighbours" in said
     assert len(page.encode()) < LIMIT_BYTES
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ddpviz.analysis import buffers, steps
 from ddpviz.following.follower import Follower
+from ddpviz.following.whole import still
 from ddpviz.recording import Recording
 from ddpviz.views.figure import contents
 from ddpviz.views.live import HISTORY_STEPS, Change, History, Moment, Picture, properties, show
@@ -147,6 +148,32 @@ def test_views_over_steps_show_the_last_200() -> None:
         shown = np.unique(picture.sources["bars"]["step"])
         assert shown.tolist() == list(range(last - HISTORY_STEPS + 1, last + 1)), name
         assert glyphs(picture) <= MOST_GLYPHS
+
+
+@pytest.mark.parametrize("steps_recorded", [HISTORY_STEPS, 3 * HISTORY_STEPS + 7])
+def test_what_stands_still_shows_every_step_of_a_long_run(steps_recorded: int) -> None:
+    stream = Stream()
+    last = stream.steps(steps_recorded)
+    moment = still(stream.recording, None, "", 1000)
+    table = moment.history.steps
+    assert table["step"].nunique() == last + 1
+    for name in ("steps", "overlap", "buffers"):
+        picture = VIEWS[name].picture(moment)
+        found = {key: picture.sources["bars"][key] for key in ("kind", "left", "right", "top")}
+        bars = pd.DataFrame(found)
+        if name == "buffers":
+            bars = bars[bars["kind"] == "buffers"][lambda b: b["top"] < b["top"].max()]
+        begins = np.unique(bars["left"])
+        assert len(begins) <= HISTORY_STEPS and len(begins) > HISTORY_STEPS / 2, name
+        # Nothing is left out: bars follow each other to the last step.
+        ends = np.unique(bars["right"])
+        np.testing.assert_allclose(begins[1:], ends[:-1] + 0.1)
+        assert begins[0] == -0.45 and ends[-1] == last + 0.45
+        if name == "steps":
+            each = ends - begins + 0.1
+            tops = bars.groupby("left")["top"].max().to_numpy()
+            whole = table.groupby("step")["step_ms"].mean()
+            assert (tops * each).sum() == pytest.approx(whole.sum())
 
 
 def test_a_huge_model_stays_within_what_a_browser_draws() -> None:

@@ -328,7 +328,11 @@ def _thinned(
                 f"{part.heading}: pictures of {part.pictures} of these {len(selected.steps)} "
                 "steps; for another the nearest is shown, and said."
             )
-    last = [drawn[name].heading for name in ("buffers", "overlap") if name in drawn]
-    if recorded > HISTORY_STEPS and last:
-        told.append(f"{' and '.join(last)}: the last {HISTORY_STEPS} of {recorded} steps.")
+    of_all = [drawn[name].heading for name in ("buffers", "overlap") if name in drawn]
+    if recorded > HISTORY_STEPS and of_all:
+        each = -(-recorded // HISTORY_STEPS)
+        told.append(
+            f"{' and '.join(of_all)}: of {recorded} steps each bar is the mean of {each} "
+            "neighbours."
+        )
     return told

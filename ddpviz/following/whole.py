@@ -1,0 +1,29 @@
+"""The history of a whole recording, for what stands still: the last steps are not enough there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ddpviz.following.changes import Changes
+from ddpviz.following.follower import Follower
+from ddpviz.following.tables import tables_of
+from ddpviz.following.window import Window
+from ddpviz.recording import Recording
+from ddpviz.views.live import History, Moment
+
+
+def whole_history(recording: Recording, last: int) -> History:
+    """The tables of all steps that are in memory, up to ``last``."""
+    found = tables_of(Window(recording, recording.records(), narrow=False)).within(0, last)
+    return found.history(Changes().read(recording))
+
+
+def still(recording: Recording, step: int | None, hint: str, width_px: int) -> Moment:
+    """As :meth:`Follower.moment`, with the history of all steps that every rank completed."""
+    follower = Follower(recording)
+    try:
+        moment = follower.moment(step, hint, width_px)
+        history = whole_history(recording, follower.newest_complete)
+    finally:
+        follower.close()
+    return dataclasses.replace(moment, history=history)
