@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.slides import repeated
 from ddpviz import analysis
 from ddpviz.events import Batch, Failure
 from ddpviz.export.page import page
 from ddpviz.export.slides import LIMIT_BYTES, SLIDES, typical
 from ddpviz.export.slides.deck import slides_page
 from ddpviz.recording import Recording
+from ddpviz.views.live import HISTORY_STEPS
 from tests.export.material import compared
 from tests.views.samples import ZERO_NS, sample_recording
 
@@ -100,6 +102,24 @@ def test_steps_left_out_are_said() -> None:
     assert kept is not None and 3 < int(kept[1]) < 260
     assert "of 260 steps each bar is the mean of 2 neighbours" in said
     assert len(page.encode()) < LIMIT_BYTES
+
+
+@pytest.mark.slow
+def test_a_deck_of_a_million_events_is_bounded_and_says_what_was_thinned() -> None:
+    recording = repeated(sample_recording(steps=23, buckets=6, parameters_per_bucket=10), 1_000_000)
+    assert len(recording) >= 1_000_000
+    page = slides_page(recording)
+    assert len(page.encode()) < LIMIT_BYTES
+    said = section(page, "close")
+    steps = recording.last_step + 1
+    assert f" of {steps} steps, the telling ones and others at even distances." in said
+    each = -(-steps // HISTORY_STEPS)
+    assert f"of {steps} steps each bar is the mean of {each} neighbours" in said
+    # Bars from the first step to the last one.
+    last = (steps - 1) // each * each
+    ends = f"step {last}" if last == steps - 1 else f"steps {last} to {steps - 1}"
+    for named in (f"steps 0 to {each - 1}", ends):
+        assert f"{named}: " in page, named
 
 
 def test_a_comparison_has_its_slide() -> None:
