@@ -29,9 +29,10 @@ _SCHEMA = {
 def plans(source: Source, rank: int = 0) -> pd.DataFrame:
     """One row per bucket of every plan that a rank's modules ever had, in launch order.
 
-    ``iteration``: the plan's first forward; ``limit_bytes``: where a bucket closes, <NA> where
-    torch does not tell; ``parameters``: how many; ``parameter_names``: a tuple of names.
-    ``changed``: the setting that its module was made again for, "" for the first of its name.
+    ``iteration``: the plan's first forward; ``limit_bytes``: where a bucket closes, <NA> where it
+    has no limit, as in a first plan that will be rebuilt, and where torch does not tell;
+    ``parameters``: how many; ``parameter_names``: a tuple of names. ``changed``: the setting that
+    its module was made again for, "" for the first of its name.
     """
     changed = changes(source, rank)
     names = _parameter_names(source, rank)

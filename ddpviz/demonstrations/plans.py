@@ -123,7 +123,9 @@ DEMONSTRATIONS = (
         run=_default,
         fact=_sizes,
         holds=lambda fact: (
-            len(fact["first_plan"]) == 1 and fact["first_limit"] < fact["last_limit"]
+            len(fact["first_plan"]) == 1
+            and fact["first_limit"] <= fact["first_size"] < min(fact["sizes"][1:], default=0)
+            and fact["first_limit"] < fact["last_limit"]
         ),
     ),
     Demonstration(
@@ -139,7 +141,9 @@ DEMONSTRATIONS = (
         step=2,
         run=_own_cap,
         fact=_sizes,
-        holds=lambda fact: len({*fact["limits"]}) == 1,
+        holds=lambda fact: (
+            len({*fact["limits"]}) == 1 and min(fact["sizes"][:-1]) >= fact["first_limit"]
+        ),
     ),
     Demonstration(
         name="static-graph",

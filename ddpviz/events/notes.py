@@ -73,7 +73,8 @@ class Bucket:
     """One bucket of a plan: parameter indices, size, and the limit at which it was closed.
 
     The Reducer closes a bucket at >= ``limit_bytes`` *after* adding a tensor, so ``bytes`` may
-    exceed the limit by up to one tensor. ``limit_bytes`` is None where torch does not tell.
+    exceed the limit by up to one tensor. ``limit_bytes`` is None where there is no limit, as in the
+    first plan of a module whose buckets will be rebuilt, and where torch does not tell.
     """
 
     parameters: tuple[int, ...]
@@ -171,6 +172,8 @@ class Fingerprints:
     the CPU, where one word differs for certain and several by all likelihood), "" for a tensor that
     is not there (a gradient of None). ``norms``: Euclidean, in float64; None where it is not
     finite, or there is no tensor. ``nonfinite``: how many elements are NaN or infinite.
+    ``storages``: in how many pieces of memory they lie, as those that are views of one bucket share
+    one; 0 where that was not counted.
     """
 
     module: int
@@ -181,6 +184,7 @@ class Fingerprints:
     hashes: tuple[str, ...]
     norms: tuple[float | None, ...]
     nonfinite: tuple[int, ...]
+    storages: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -139,12 +139,17 @@ class Fingerprinter:
         begin_ns = time.time_ns()
         step = recorder.steps.index if step is None else step
         try:
-            hashed, normed, nonfinite = hashing.fingerprints(collect(ddp, state))
+            tensors = collect(ddp, state)
+            hashed, normed, nonfinite = hashing.fingerprints(tensors)
+            storages = _storages(tensors)
         except Exception as error:  # a tensor of a sort that cannot be viewed; training goes on
             self._without(f"fingerprints of {what}", error)
             return
         recorder.note(
-            Fingerprints(state.id, step, iteration, begin_ns, what, hashed, normed, nonfinite)
+            Fingerprints(
+                *(state.id, step, iteration, begin_ns, what),
+                *(hashed, normed, nonfinite, storages),
+            )
         )
         recorder.write(
             Kind.FINGERPRINT,
@@ -156,6 +161,15 @@ class Fingerprinter:
             label=recorder.label(what),
             module=state.id,
         )
+
+
+def _storages(tensors: Sequence[torch.Tensor | None]) -> int:
+    """In how many pieces of memory they lie; 0 where one of them has none."""
+    try:
+        found = (one.untyped_storage().data_ptr() for one in tensors if one is not None)
+        return len(set(found))
+    except (NotImplementedError, RuntimeError):  # sparse, or of a sort without storage
+        return 0
 
 
 def _capturing() -> bool:

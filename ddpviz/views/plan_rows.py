@@ -81,7 +81,7 @@ def plan_rows(source: Source, *, brief: bool = False) -> PlanRows | None:
                 name = f"plan {plan.version}{why}   {name}"
             lane = _Lane(name, y + pitch / 2, pitch * _FILL / 2)
             lanes.append((lane.middle, lane.label))
-            bars += _bars(number, bucket, lane)
+            bars += _bars(number, bucket, lane, plan.reason)
             marks += _limit(number, bucket, lane)
             blocks += _blocks(found, list(bucket.parameters), lane, order, plan)
             labels.append(_label(bucket.bytes, lane, _short(bucket, brief)))
@@ -168,14 +168,14 @@ def _launch_order(found: Plans) -> dict[int, int]:
     }
 
 
-def _bars(number: int, bucket: Bucket, lane: _Lane) -> list[dict[str, Any]]:
+def _bars(number: int, bucket: Bucket, lane: _Lane, reason: str) -> list[dict[str, Any]]:
     limit = bucket.bytes if bucket.limit_bytes is None else min(bucket.bytes, bucket.limit_bytes)
     common = {
         "step": number,
         "top": lane.middle - lane.half,
         "bottom": lane.middle + lane.half,
         "head": f"bucket {number}, {size(bucket.bytes)}",
-        "time": _told(bucket),
+        "time": _told(bucket, reason),
         "detail": "",
     }
     rows = [{**common, "kind": "fill", "left": 0.0, "right": limit / MIB}]
@@ -275,10 +275,11 @@ def _short(bucket: Bucket, brief: bool) -> str:
     return f"{size(bucket.bytes)}{limit}, {_parameters(bucket.parameters)}"
 
 
-def _told(bucket: Bucket) -> str:
+def _told(bucket: Bucket, reason: str) -> str:
     told = f"{size(bucket.bytes)}, {_parameters(bucket.parameters)}"
     if bucket.limit_bytes is None:
-        return f"{told}, its limit is not known"
+        unlimited = reason == "construction"  # until the rebuild DDP splits by dtype and device
+        return f"{told}, {'without a limit' if unlimited else 'its limit is not known'}"
     beyond = bucket.bytes - bucket.limit_bytes
     if beyond > 0:
         return f"{told}, {size(beyond)} over its limit of {size(bucket.limit_bytes)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpviz import analysis
+from ddpviz.events import Fingerprints
 from ddpviz.recording import Recording
 from tests.analysis import inside
 from tests.views.pictures import picture_of
@@ -78,3 +79,13 @@ def test_modules_of_different_process_groups_are_no_replicas(
     told = " | ".join(picture_of(recording, "buffers", 1).facts)
     assert "each is authoritative: rank 0 among 0, 1, rank 2 among 2" in told
     assert recording.audit() == ()
+
+
+def test_gradients_that_are_views_lie_in_the_buckets(recorded: dict[str, Recording]) -> None:
+    for case, views in (("views", True), ("explicit cap", False)):
+        recording = recorded[case]
+        taken = [note for note in recording.notes(Fingerprints, 0) if note.what == "gradients"]
+        table = analysis.plans(recording)
+        buckets = int((table["version"] == table["version"].max()).sum())
+        assert buckets > 1 and len(taken[-1].hashes) > buckets
+        assert taken[-1].storages == (buckets if views else len(taken[-1].hashes))

@@ -9,12 +9,16 @@ import pytest
 
 from ddpviz.export.figures import HEADINGS
 from ddpviz.export.page import write_page
+from ddpviz.views.live_views import VIEWS
 from tests.browser.test_page import HOSTILE, Visit
 from tests.chromium import needs_chromium
 from tests.views.pictures import picture_of
 from tests.views.samples import compile_it, sample_recording
 
 pytestmark = [pytest.mark.browser, needs_chromium]
+
+#: The page has all views: the timeline above them says what "steps" would.
+assert set(HEADINGS) == set(VIEWS) - {"timeline", "steps"}
 
 _TITLES = """() => Bokeh.documents[0].roots().slice(1).map((root) => {
   const plot = root.title != null ? root : root.children.find((one) => one.title?.text != null)

@@ -48,6 +48,14 @@ def test_it_is_told_what_was_decided_and_why(recorded: dict[str, Recording]) -> 
     assert options.endswith(": find_unused_parameters")
 
 
+def test_what_was_ignored_is_named(recorded: dict[str, Recording]) -> None:
+    told = " | ".join(picture_of(recorded["ignored"], "construction").facts)
+    assert "; ignored: " in told and "nothing is ignored" not in told
+    after = told.partition("; ignored: ")[2].partition(" | ")[0]
+    assert set(after.split(", ")) == {"side.bias", "norm.running_mean"}
+    assert "9 parameters, " in told and "; 2 buffers, " in told
+
+
 def test_the_title_has_time_collectives_and_bytes(recorded: dict[str, Recording]) -> None:
     title = picture_of(recorded["convnet"], "construction").title
     assert title.startswith("construction of Layers took ")

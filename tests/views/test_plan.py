@@ -2,11 +2,69 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from ddpviz import analysis
+from ddpviz.events import Module
 from ddpviz.recording import Recording
-from tests.views.pictures import picture_of
+from tests.views.pictures import in_lane, picture_of, rows_of
+
+_MIB = 2**20
+_PLANS = ["by default", "explicit cap", "list of caps", "find_unused by default", "two dtypes"]
+
+
+@pytest.mark.parametrize("case", _PLANS)
+def test_each_bucket_is_drawn_up_to_its_limit_and_beyond(
+    recorded: dict[str, Recording], case: str
+) -> None:
+    recording = recorded[case]
+    picture = picture_of(recording, "plan")
+    table = analysis.plans(recording)
+    shown = table[table["version"].isin([table["version"].min(), table["version"].max()])]
+    lanes = list(picture.y_labels or ())
+    assert len(lanes) == len(shown) + 1 and lanes[0][1] == "as registered"
+    bars, marks = rows_of(picture, "bars"), rows_of(picture, "marks")
+    assert any(row["kind"] == "overshoot" for row in bars) or case == "by default"
+    for (at, label), row in zip(lanes[1:], shown.to_dict("records"), strict=True):
+        assert label.endswith(f"bucket {row['bucket']}")
+        here = {bar["kind"]: bar for bar in bars if bar["top"] < at < bar["bottom"]}
+        unlimited = pd.isna(row["limit_bytes"])
+        limit = row["bytes"] if unlimited else row["limit_bytes"]
+        fill = here["fill"]
+        assert fill["left"] == 0 and fill["right"] == pytest.approx(min(row["bytes"], limit) / _MIB)
+        assert ("overshoot" in here) == (row["bytes"] > limit)
+        if "overshoot" in here:
+            beyond = here["overshoot"]["right"] - here["overshoot"]["left"]
+            assert beyond == pytest.approx((row["bytes"] - limit) / _MIB)
+        limits = [mark["x"] for mark in marks if mark["top"] < at < mark["bottom"]]
+        if unlimited:
+            assert limits == [] and fill["time"].endswith("without a limit")
+        else:  # one far beyond the bar is told by the label
+            near = limit <= 1.3 * row["bytes"]
+            assert limits == ([pytest.approx(limit / _MIB)] if near else [])
+
+
+@pytest.mark.parametrize("case", _PLANS)
+def test_parameters_lie_as_registered_and_in_their_buckets(
+    recorded: dict[str, Recording], case: str
+) -> None:
+    recording = recorded[case]
+    picture = picture_of(recording, "plan")
+    tensors = recording.notes(Module, rank=0)[-1].parameters
+    blocks = rows_of(picture, "blocks")
+    registered = in_lane(picture, blocks, "as registered")
+    assert [block["head"] for block in registered] == [tensor.name for tensor in tensors]
+    for block, tensor in zip(registered, tensors, strict=True):
+        assert block["right"] - block["left"] == pytest.approx(tensor.bytes / _MIB)
+    table = analysis.plans(recording)
+    newest = table[table["version"] == table["version"].max()]
+    bucket_of = {name: row.bucket for row in newest.itertuples() for name in row.parameter_names}
+    assert {block["head"]: block["bucket"] for block in registered} == bucket_of
+    lanes = [at for at, _ in (picture.y_labels or ())[-len(newest) :]]
+    for at, names in zip(lanes, newest["parameter_names"], strict=True):
+        beneath = [b for b in blocks if at < b["top"] < b["bottom"] < at + 12]
+        assert [block["head"] for block in beneath] == list(names)
 
 
 @pytest.mark.parametrize("case", ["explicit cap", "find_unused by default", "list of caps"])
