@@ -66,6 +66,29 @@ def whichever_is_outside(runs: Runs) -> None:
         assert [note.order for note in _notes(found, Compiled)] == ["compile then wrap"]
 
 
+@proves("put-around-your-backend")
+def with_the_cap_alone(runs: Runs) -> None:
+    for found in runs["optimizer"]:
+        assert found["by"] == "torch._dynamo.convert_frame"
+        assert found["given"] == ["backend_compile_fn", "bucket_bytes_cap"]
+        assert found["caps"] == (2 * MIB, MIB)
+
+
+@proves("inductor-would-drop-it")
+def whatever_compiles(runs: Runs) -> None:
+    for found in runs["optimizer"]:  # its backend is neither Inductor nor AOTAutograd
+        assert found["asked"] >= len(found["parts"]) - 1 > 0
+
+
+@proves("split-and-compiled-part-by-part")
+def each_by_the_backend(runs: Runs) -> None:
+    for found in runs["optimizer"]:
+        assert found["split"] == 1 and found["interpreter"]
+        parts = len(found["parts"])
+        assert parts == len(found["compiled"]) == found["guards"] > 1
+        assert found["parts"] == [f"submod_{number}" for number in range(parts)]
+
+
 @proves("first-part-mirrors-the-reducer")
 def its_first_limit_is_its_own(runs: Runs) -> None:
     for found in runs["caps"]:
@@ -148,12 +171,12 @@ def right_without_it(runs: Runs) -> None:
 
 @proves("fused-by-a-pass")
 def not_by_other_backends(runs: Runs) -> None:
-    """That Inductor fuses is shown by tests/probe/test_compiling.py, which takes a minute."""
+    """What the pass puts together; tests/probe/test_compiling.py compiles with it and counts."""
     from torch._inductor import config
-    from torch._inductor.fx_passes import ddp_fusion
 
     assert config._fuse_ddp_communication_passes[0] == "fuse_ddp_with_concat_op"
-    assert callable(ddp_fusion.fuse_ddp_communication)
+    for found in runs["fused"]:
+        assert found == {1: [4, 4, 4, 2], 2: [4, 8, 2]}
     for found in runs["python_reducer"]:
         assert found["compiled"]["sent"] == ["all_reduce"] * 2 * LAYERS
 

@@ -115,6 +115,57 @@ def external(rank: int) -> dict[str, bool]:
     }
 
 
+def optimizer(rank: int) -> dict[str, Any]:
+    """DDPOptimizer at work, with a cap of 2 MiB: what it is made with and by whom, what asks for a
+    result of each part, what splits the graph, what compiles its parts."""
+    from torch._dynamo.backends import distributed
+
+    found: dict[str, Any] = {"asked": 0, "compiled": [], "split": 0, "guards": 0}
+    init, asks = distributed.DDPOptimizer.__init__, distributed.bucket_has_external_output
+    split = torch.fx.passes.split_module.split_module
+    compiler = distributed.SubmodCompiler.run
+
+    def made(self: Any, *given: Any, **named: Any) -> None:
+        init(self, *given, **named)
+        found["caps"] = (self.bucket_bytes_cap, self.first_bucket_cap)
+        found["given"] = sorted(named)
+        found["by"] = sys._getframe(1).f_globals["__name__"]
+
+    def asked(bucket: Any) -> bool:
+        found["asked"] += 1
+        return asks(bucket)
+
+    def parted(*given: Any, **named: Any) -> Any:
+        found["split"] += 1
+        result = split(*given, **named)
+        found["parts"] = [node.target for node in result.graph.nodes if node.op == "call_module"]
+        return result
+
+    def runs(self: Any, *given: Any, **named: Any) -> Any:
+        found["interpreter"] = isinstance(self, torch.fx.Interpreter)
+        return compiler(self, *given, **named)
+
+    def backend(module: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        # No Inductor and no AOTAutograd: it runs what it is given.
+        guard = torch._guards.TracingContext.try_get()
+        found["guards"] += bool(guard is not None and guard.fakify_first_call)
+        found["compiled"].append(sum(node.op == "call_function" for node in module.graph.nodes))
+        return module.forward
+
+    with mode("ddp_optimizer", 2**20), contextlib.ExitStack() as stack:
+        for owner, name, replacement in (
+            (distributed.DDPOptimizer, "__init__", made),
+            (distributed, "bucket_has_external_output", asked),
+            (torch.fx.passes.split_module, "split_module", parted),
+            (distributed.SubmodCompiler, "run", runs),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        ddp = wrap(Chain(512, 5), bucket_cap_mb=2)
+        torch.compile(ddp, backend=backend)(torch.randn(2, 512)).square().mean().backward()
+    return found
+
+
 def python_reducer(rank: int) -> dict[str, Any]:
     """What it sets, and what a backward then does with and without compiled autograd. Last."""
     import torch._inductor.config as inductor
@@ -165,4 +216,29 @@ def hooks_in(function: Any) -> int:
     return count
 
 
-RUNS = {"nodes": nodes, "caps": caps, "external": external, "python_reducer": python_reducer}
+def fused(rank: int) -> dict[int, list[int]]:
+    """By cap in MiB, how many of 14 all-reduces of 256 KiB each Inductor's pass puts into one."""
+    from torch._inductor.fx_passes import ddp_fusion
+    from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+    gradient = torch.empty(2**16)
+    graph = torch.fx.Graph()
+    blocks = []
+    for number in range(14):
+        node = graph.placeholder(f"gradient_{number}")
+        node.meta["tensor_meta"] = _extract_tensor_metadata(gradient)
+        blocks.append(ddp_fusion.CommBlock(gradient.shape, [node], [], [], node, {node}))
+    return {
+        cap: [len(some) for some in ddp_fusion._bucket_size_fusion(graph, blocks, cap)]
+        for cap in (1, 2)
+    }
+
+
+RUNS = {
+    "nodes": nodes,
+    "caps": caps,
+    "external": external,
+    "optimizer": optimizer,
+    "fused": fused,
+    "python_reducer": python_reducer,
+}
