@@ -6,6 +6,7 @@ import re
 from html import escape
 
 from ddpviz.explain import text
+from ddpviz.explain.knowledge import Entry
 from ddpviz.explain.station import Station, Walk
 
 #: Colours of the page around it: JupyterLab's, or the browser's own.
@@ -77,6 +78,13 @@ def prose(said: str) -> str:
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(said))
 
 
+def article_place(entry: Entry) -> str:
+    """ "line 79", "near line 79", "the file": where it is at the article's commit."""
+    if entry.article_line is None:
+        return "the file"
+    return f"{'near ' if entry.derived else ''}line {entry.article_line}"
+
+
 def _links(one: Station) -> str:
     links = []
     if one.link:
@@ -84,8 +92,7 @@ def _links(one: Station) -> str:
     elif one.place:
         links.append(escape(one.place))
     if one.article_link and one.entry is not None:
-        near = "near " if one.entry.derived else ""
-        where = f"{near}line {one.entry.article_line} at the article's commit"
+        where = f"{article_place(one.entry)} at the article's commit"
         links.append(f'<a href="{escape(one.article_link)}">{where}</a>')
     return f"<p>{', '.join(links)}</p>" if links else ""
 

@@ -89,9 +89,9 @@ def link(file: str, first_line: int, last_line: int = 0) -> str:
     return f"{_REPOSITORY}/{git}/{file}#L{first_line}{end}"
 
 
-def article_link(file: str, line: int) -> str:
-    """A line of a file at the article's commit."""
-    return f"{_REPOSITORY}/{ARTICLE_COMMIT}/{file}#L{line}"
+def article_link(file: str, line: int | None) -> str:
+    """A line of a file at the article's commit, or the file where the line is not known."""
+    return f"{_REPOSITORY}/{ARTICLE_COMMIT}/{file}{'' if line is None else f'#L{line}'}"
 
 
 # --- functions of a file -------------------------------------------------------------------------

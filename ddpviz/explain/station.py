@@ -73,9 +73,10 @@ class Station:
 
     @property
     def article_link(self) -> str:
-        """The same at the article's commit: there, or near there where ``entry.derived``."""
+        """The same at the article's commit: there, or near there where ``entry.derived``; the file
+        where the line there is not known."""
         one = self.entry
-        if one is None or one.article_line is None or not one.file:
+        if one is None or not one.file:
             return ""
         return sources.article_link(one.file, one.article_line)
 

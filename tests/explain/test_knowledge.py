@@ -52,6 +52,7 @@ FUNCTIONS = {
 #: Rows of a profile that are no functions.
 OPERATIONS = [
     "DistributedDataParallel.forward",
+    "nn.Module: DistributedDataParallel_0",
     "c10d::broadcast_",
     "c10d::allreduce_",
     "c10d::allgather_",
@@ -159,6 +160,13 @@ def test_a_class_speaks_for_its_methods_where_they_have_no_entry() -> None:
     inner = "SubmodCompiler.run_node.<locals>.FakeifyFirstAOTInvocationGuard.__enter__"
     found = entry(file, inner)
     assert found is not None and found.function == "FakeifyFirstAOTInvocationGuard"
+
+
+def test_places_within_a_cpp_function_have_their_line() -> None:
+    hooks = entry(REDUCER, "Reducer::Reducer: hooks")
+    assert hooks is not None and hooks.line("2.13.0") == (185, True)
+    flight = entry("torch/csrc/distributed/c10d/comm.cpp", "broadcast_coalesced: max_in_flight")
+    assert flight is not None and flight.article_line == 79
 
 
 def test_cpp_lines_are_shifted_where_that_is_known_and_near_elsewhere() -> None:

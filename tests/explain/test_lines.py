@@ -85,3 +85,4 @@ def test_links_are_at_torchs_revision_and_at_the_articles() -> None:
     assert found.link == f"{base}/{torch.version.git_version}/{place}"
     assert link(DDP, 7).endswith("#L7")
     assert article_link(DDP, 1826) == f"{base}/{ARTICLE_COMMIT}/{DDP}#L1826"
+    assert article_link(DDP, None) == f"{base}/{ARTICLE_COMMIT}/{DDP}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddpviz.events import Walk as WalkNote
 from ddpviz.explain import text
-from ddpviz.explain.html import prose
+from ddpviz.explain.html import article_place, prose
 from ddpviz.explain.station import Seen, Station, Walk
 from ddpviz.export.slides.slide import Slide
 
@@ -107,7 +107,6 @@ def _lines(one: Station) -> str:
 def _notes(one: Station) -> list[str]:
     calls = [below.name for below in one.stations]
     found = [f"It goes on into: {', '.join(dict.fromkeys(calls))}."] if calls else []
-    if one.article_link and one.entry is not None:
-        near = "near line" if one.entry.derived else "line"
-        found.append(f"At the article's commit it is {near} {one.entry.article_line}.")
+    if one.entry is not None and one.entry.article_line is not None:
+        found.append(f"At the article's commit it is {article_place(one.entry)}.")
     return found
