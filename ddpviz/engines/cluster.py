@@ -6,6 +6,7 @@ local launchers) and in ``wire.py`` (messages).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 import os
@@ -18,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import ipyparallel
+from ipyparallel.cluster.launcher import (
+    LocalControllerLauncher,
+    LocalEngineLauncher,
+    LocalEngineSetLauncher,
+)
 from IPython.core.profiledir import ProfileDir, ProfileDirError
 from IPython.paths import get_ipython_dir
 
@@ -78,6 +84,7 @@ def connect(count: int, cluster: Any, give_up: Callable[[], str] = str) -> Engin
         if not engines.owned:
             engines.client = _client(cluster)
             return _take(engines, count)
+        _guard(cluster)
         _start(engines, count, give_up)
     except BaseException:
         close(engines)
@@ -176,15 +183,12 @@ def ending(engines: Engines, info: EngineInfo) -> str:
 
 
 def _local_cluster() -> tuple[Any, Path]:
-    """A cluster of local processes that end when this one does, in a profile of its own."""
+    """A cluster of local processes, in a profile of its own."""
     profile = Path(tempfile.mkdtemp(prefix="ddpviz-cluster-"))
-    watched = ["-m", "ddpviz.engines.guard", str(os.getpid()), str(guard.start_ticks(os.getpid()))]
-    command = [sys.executable, *watched]
     cluster = ipyparallel.Cluster(
         profile_dir=str(profile),
         controller="local",
         engines="local",
-        config=_config(command),
         controller_args=_HEARTBEAT,
         delay=0,
         shutdown_atexit=False,  # the session does it, and the guard where it cannot
@@ -193,17 +197,30 @@ def _local_cluster() -> tuple[Any, Path]:
     return cluster, profile
 
 
-def _config(command: list[str]) -> Any:
-    from traitlets.config import Config
+def _guard(cluster: Any) -> None:
+    """Have the processes of a cluster that is started here end when this one does.
 
-    config = Config()
-    config.LocalControllerLauncher.controller_cmd = [*command, "ipyparallel.controller"]
-    config.LocalEngineLauncher.engine_cmd = [*command, "ipyparallel.engine"]
-    config.LocalEngineSetLauncher.engine_cmd = [*command, "ipyparallel.engine"]
+    Only local ones can see it, and a command that somebody configured is left as it is: such
+    processes end with the session alone.
+    """
+    watched = ["-m", "ddpviz.engines.guard", str(os.getpid()), str(guard.start_ticks(os.getpid()))]
+    config = copy.deepcopy(cluster.config)
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(part for part in [root, os.environ.get("PYTHONPATH", "")] if part)
-    config.BaseLauncher.environment = {"PYTHONPATH": path}
-    return config
+    for launcher, name, module in (
+        (cluster.controller_launcher_class, "controller_cmd", "ipyparallel.controller"),
+        (cluster.engine_launcher_class, "engine_cmd", "ipyparallel.engine"),
+    ):
+        # Exactly these: launchers for other hosts inherit from them.
+        if launcher not in (LocalControllerLauncher, LocalEngineSetLauncher):
+            continue
+        for one in (launcher, LocalEngineLauncher) if "engine" in name else (launcher,):
+            mine = config[one.__name__]
+            if name not in mine:
+                mine[name] = [sys.executable, *watched, module]
+            if "environment" not in mine and "environment" not in config.BaseLauncher:
+                mine["environment"] = {"PYTHONPATH": path}
+    cluster.config = config
 
 
 def _start(engines: Engines, count: int, give_up: Callable[[], str]) -> None:

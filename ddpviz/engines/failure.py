@@ -102,9 +102,12 @@ def last_words(scene: Scene, rank: int) -> tuple[int, str]:
         return step, ""  # what is open here may have been done
     done = every[every["kind"] == Kind.COLLECTIVE_DONE]
     ended = {(row["group"], row["sequence"]) for row in done}
-    launched = every[(every["kind"] == Kind.COLLECTIVE_LAUNCHED) & (every["step"] == step)]
+    # Before a step's first forward a collective belongs to no step yet.
+    launched = every["kind"] == Kind.COLLECTIVE_LAUNCHED
+    launched = every[launched & np.isin(every["step"], (step, -1))]
     # Of an ended step only the note of its completion can be late, not the collective.
-    since = int(steps["end_ns"].max()) if len(steps) else 0
+    past = np.isin(every["kind"], (Kind.STEP, Kind.CONSTRUCTION))
+    since = int(every["end_ns"][past].max(initial=0))
     for row in launched[launched["begin_ns"] >= since]:
         if (row["group"], row["sequence"]) not in ended:
             name = scene.recording.label(rank, row["label"]).split(" ")[0]

@@ -6,10 +6,8 @@ so), which is what tells machines apart; its engines are real. Needs the right t
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ import psutil
 import pytest
 
 import ddpviz
-from ddpviz.engines import RankFailed, Session, guard
+from ddpviz.engines import RankFailed, Session
 from ddpviz.engines import cluster as clusters
 from ddpviz.events import Failure
 from tests.faults.expect import LIMIT_SECONDS, base, failing_run, strike, when, whole, works_again
@@ -42,21 +40,20 @@ def engines_elsewhere(hidden: Path | None = None) -> Iterator[ipyparallel.Cluste
     script += f"mount -t tmpfs none '{hidden}' && " if hidden else ""
     if subprocess.run([*namespace, script + "true"], capture_output=True).returncode:
         pytest.skip("needs the right to make a namespace")
-    owner = [str(os.getpid()), str(guard.start_ticks(os.getpid()))]
-    command = [sys.executable, "-m", "ddpviz.engines.guard", *owner]
-    config = clusters._config(command)
-    engine = [*namespace, script + 'exec "$@"', "sh", *command, "ipyparallel.engine"]
-    config.LocalEngineLauncher.engine_cmd = config.LocalEngineSetLauncher.engine_cmd = engine
     with tempfile.TemporaryDirectory() as profile:
         cluster = ipyparallel.Cluster(
             profile_dir=profile,
             controller="local",
             engines="local",
-            config=config,
             controller_args=HEARTBEAT,
             delay=0,
             n=2,
         )
+        clusters._guard(cluster)
+        command = cluster.config.LocalEngineSetLauncher.engine_cmd
+        engine = [*namespace, script + 'exec "$@"', "sh", *command]
+        for launcher in (cluster.config.LocalEngineLauncher, cluster.config.LocalEngineSetLauncher):
+            launcher.engine_cmd = engine
         client = cluster.start_and_connect_sync()
         try:
             client.wait_for_engines(2, timeout=60)

@@ -91,6 +91,21 @@ def test_an_abort_is_named_by_its_signal_with_the_stack_of_that_rank(
     works_again(session)
 
 
+def test_a_rank_that_gloo_aborts_is_named_with_the_collective(
+    session: Session, fault: Path
+) -> None:
+    session.load(faulty, mode="gloo abort", fault=str(fault))
+    first = base(session)
+    error = failing_run(session, fault)
+    assert error.step == first + FAULT_STEP
+    ranks = {error.rank: error.reason, **error.others}
+    assert any("SIGABRT" in said or "gloo" in said for said in ranks.values())
+    assert error.doing.startswith("allreduce ") and error.doing.endswith("(user)")
+    for rank in (0, 1):
+        whole(session, rank, first, first + FAULT_STEP)
+    works_again(session)
+
+
 def test_a_process_that_exits_is_named_with_its_status(session: Session, fault: Path) -> None:
     session.load(faulty, mode="exit", fault=str(fault))
     error = failing_run(session, fault)
@@ -108,16 +123,21 @@ def test_the_same_exception_everywhere_stops_no_engine(session: Session, fault: 
     works_again(session)
 
 
-def test_ctrl_c_ends_a_run_after_its_step_and_the_session_goes_on(session: Session) -> None:
+def test_ctrl_c_ends_a_run_after_its_step_and_the_session_goes_on(
+    session: Session, fault: Path
+) -> None:
     session.load(faulty)
     first = base(session)
     thread = when(
         lambda: session.recording.last_step > first + 3,
-        lambda: os.kill(os.getpid(), signal.SIGINT),
+        lambda: strike(os.getpid(), signal.SIGINT, fault),
     )
     with pytest.raises(KeyboardInterrupt):
         session.run(1_000_000)
+    assert time.time_ns() - int(fault.read_text()) < LIMIT_SECONDS * 1e9
     thread.join()
+    for rank in (0, 1):
+        whole(session, rank, first, session.recording.last_step + 1)
     assert session.failure is None
     last = session.recording.last_step
     session.run(2)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 TRAINING = """
 import sys, time
 from ddpviz.engines import Session
-session = Session(engines=2, directory=sys.argv[1])
+session = Session(engines=2, directory=sys.argv[1]{cluster})
 {load}
 session.start()
 while session.recording.last_step < 5:
@@ -32,10 +32,17 @@ WELL = 'session.load("mlp", layers=1)'
 HANGS = 'from tests.faults.workload import faulty; session.load(faulty, mode="hang")'
 
 
-def family(directory: Path, end: str, load: str = WELL) -> tuple[subprocess.Popen[str], list[int]]:
+def family(
+    directory: Path, end: str, load: str = WELL, cluster: str = ""
+) -> tuple[subprocess.Popen[str], list[int]]:
     """A script that trains, and all processes that its session has started."""
     process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING.format(load=load, end=end), str(directory)],
+        [
+            sys.executable,
+            "-c",
+            TRAINING.format(load=load, end=end, cluster=cluster),
+            str(directory),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -74,6 +81,18 @@ def zombie(pid: int) -> bool:
 @pytest.mark.parametrize("load", [WELL, HANGS], ids=["well", "hangs"])
 def test_nothing_is_left_when_the_kernel_is_killed(load: str, tmp_path: Path) -> None:
     process, pids = family(tmp_path / "a", "time.sleep(600)", load)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert left(pids) == []
+
+
+def test_nothing_is_left_of_a_profiles_cluster_that_the_session_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    created = [sys.executable, "-m", "IPython", "profile", "create", "--parallel", "mine"]
+    subprocess.run(created, check=True, capture_output=True)
+    process, pids = family(tmp_path / "a", "time.sleep(600)", cluster=', cluster="mine"')
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert left(pids) == []

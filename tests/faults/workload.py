@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 FAULT_STEP = 5
@@ -29,6 +30,11 @@ def faulty(
     """
 
     def batch(step: int) -> torch.Tensor:
+        if step == FAULT_STEP and mode == "gloo abort":
+            if rank == where:
+                mark(fault)
+            # One rank brings more than the other takes: gloo throws on a thread of its own.
+            dist.all_reduce(torch.ones(1_000_000 if rank == where else 10))
         if step == FAULT_STEP and (rank == where or mode == "everywhere"):
             if mode and fault:
                 mark(fault)
