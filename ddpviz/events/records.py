@@ -155,6 +155,7 @@ class Kind(enum.IntEnum):
 class Cause(enum.IntEnum):
     """Why a collective was issued."""
 
+    #: Issued from C++ with nothing above it that would tell.
     UNKNOWN = 0
     #: ``_verify_param_shape_across_processes``: parameter count (all_gather), shapes (broadcast).
     VERIFY = 1
@@ -170,6 +171,7 @@ class Cause(enum.IntEnum):
     USED_MAP = 6
     #: Uneven inputs: notifications, common rank, shadow collectives of joined ranks.
     JOIN = 7
+    #: SyncBatchNorm's statistics in a forward, and their gradients in a backward.
     SYNC_BATCH_NORM = 8
     #: The user's own call.
     USER = 9
@@ -192,7 +194,7 @@ class Flag(enum.IntFlag):
 
     DERIVED = 1  # computed from measured times, not measured itself
     INFERRED = 2  # concluded: as of a trace, which names no cause and no bucket
-    PREDICTED = 4
+    PREDICTED = 4  # told before it happened: of what has not run
     NO_SYNC = 8  # require_backward_grad_sync was False in this forward
     NO_GRAD = 16  # gradients were disabled in this forward
     FROM_HOOK = 32  # issued by a comm hook; of BUFFER_SYNC: a buffer hook ran in its place

@@ -248,6 +248,20 @@ def test_unsynced_backwards_have_no_ready_times(outcomes: list[dict[str, Any]]) 
     assert len(ready) and not unsynced & set(ready["iteration"])
 
 
+def test_the_parts_of_a_forward_fill_it(outcomes: list[dict[str, Any]]) -> None:
+    for outcome in (rank["plain"] for rank in outcomes):
+        parts = [
+            of_kind(outcome, kind)
+            for kind in (Kind.PRE_FORWARD, Kind.MODULE_FORWARD, Kind.POST_FORWARD)
+        ]
+        forward = of_kind(outcome, Kind.FORWARD)
+        assert {len(part) for part in parts} == {len(forward)} and len(forward)
+        begins = np.array([part["begin_ns"] for part in parts])
+        ends = np.array([part["end_ns"] for part in parts])
+        assert (begins[0] == forward["begin_ns"]).all() and (ends[-1] <= forward["end_ns"]).all()
+        assert (begins[1:] >= ends[:-1]).all() and (ends > begins).all()
+
+
 def test_static_graph_first_iteration_is_marked(outcomes: list[dict[str, Any]]) -> None:
     outcome = outcomes[0]["static_graph"]
     launched = of_kind(outcome, Kind.COLLECTIVE_LAUNCHED)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
 
 import ddpviz
 from ddpviz import Session
-from ddpviz.events import Clock, DeviceClock, Flag, Kind
+from ddpviz.events import Cause, Clock, DeviceClock, Flag, Kind
 from tests.gpu import training
 from tests.gpu.ranks import run_gpu_ranks, worlds
 
@@ -99,6 +101,27 @@ def test_times_are_those_of_the_profilers_kernels(
         nearest = np.abs(ends[:, None] - theirs["end_ns"][None, :]).min(axis=0)
         lengths = theirs["end_ns"] - theirs["begin_ns"]
         assert np.median(nearest) <= max(NEAR_NS, NEAR_SHARE * np.median(lengths))
+
+
+def normalized(rank: int, device: torch.device, out: str) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(*layers, nn.Linear(8, 4)))
+    ddp = DDP(model.to(device), device_ids=[device])
+    with ddpviz.attach(ddp, out):
+        training.train(ddp, rank, device, STEPS)
+
+
+@WORLDS
+def test_collectives_of_sync_batch_norm_are_told_as_such(
+    tmp_path: Path, backend: str, world_size: int
+) -> None:
+    run_gpu_ranks(normalized, world_size, backend, str(tmp_path / "run"))
+    launched = ddpviz.load(tmp_path / "run").records(kinds=Kind.COLLECTIVE_LAUNCHED)
+    mine = launched[launched["cause"] == Cause.SYNC_BATCH_NORM]
+    # Statistics in each forward, and their gradients in each backward; one rank alone needs none.
+    assert len(mine) == (2 * STEPS * world_size if world_size > 1 else 0)
+    assert not (launched["cause"] == Cause.USER).any()
 
 
 def test_a_session_puts_each_rank_on_a_gpu_and_draws_it() -> None:

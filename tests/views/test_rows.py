@@ -12,6 +12,7 @@ from ddpviz.views.lanes import choose_open
 from ddpviz.views.palette import STRETCHES
 from ddpviz.views.rows import COLUMNS, MOST_GLYPHS, build_rows
 from ddpviz.views.source import read_run
+from ddpviz.views.text import duration, size
 from tests.views.frames import Framed
 from tests.views.samples import (
     MS,
@@ -78,6 +79,25 @@ def test_a_tick_per_parameter_at_the_time_its_gradient_was_ready() -> None:
     expected = np.sort((ready["begin_ns"] - ZERO_NS - 2 * STEP_NS) / 1e6)
     np.testing.assert_allclose(np.sort(rows.ticks["x"]), expected)
     assert sorted(rows.ticks["head"]) == sorted(2 * [f"layer{i}.weight" for i in range(6)])
+
+
+def test_a_hover_has_bytes_parameters_and_whom_it_waits_for() -> None:
+    recording = sample_recording()
+    rows = rows_of(recording, 2)
+    table = analysis.buckets(recording, 2)
+    mine = table[table["rank"] == 1].sort_values("bucket")
+    told = rows.spans[rows.spans["rank"] == 1].groupby("kind")
+    for row, (_, drawn) in zip(
+        mine.itertuples(), told.get_group("filling").iterrows(), strict=True
+    ):
+        assert drawn["head"] == f"bucket {row.bucket} of rank 1 fills"
+        assert drawn["detail"].startswith(f"{size(row.bytes)}, {row.parameters} parameters\n")
+        assert drawn["detail"].endswith(f"last ready: {row.last_parameter}")
+    for row, (_, drawn) in zip(
+        mine.itertuples(), told.get_group("wait_for_rank").iterrows(), strict=True
+    ):
+        assert drawn["head"] == f"bucket {row.bucket} of rank 1 waits for rank 0"
+        assert drawn["time"].startswith(f"{duration(row.wait_for_rank_ms)}, from ")
 
 
 def test_only_what_was_derived_is_marked_as_derived() -> None:
