@@ -56,7 +56,8 @@ class Comparison:
     counts from 1, and is the same for those that are not, <NA> with fewer than two rounds. Per
     step and rank: ``hidden_communication_ms`` and ``exposed_communication_ms`` (medians, NaN where
     not known), ``collectives`` and ``bytes``
-    (means). ``graphs``: compiled for it, subgraphs in place of what was split; ``compile_ms``: of
+    (means). ``graphs``: compiled for it, subgraphs in place of what was split, and those of a
+    backward that compiled autograd traced; ``compile_ms``: of
     one load and rank, the most. ``memory_bytes``: the most of any rank (GPU: peak of tensors; CPU:
     resident memory of a process that has run configurations before it). ``gradient_difference``:
     of the first step's gradients against those of the configuration called "eager", else of the
@@ -110,7 +111,7 @@ def _row(
     modules, apart = _modules(source, ran), [trial.difference for trial in ran]
     pairs = zip(compiled["rank"], compiled["module"], strict=True)
     of = compiled[np.array([pair in modules for pair in pairs], bool)]
-    whole = of["subgraphs"].where(of["subgraphs"] > 0, of["graphs"]) if len(of) else of["graphs"]
+    whole = of["subgraphs"].where(of["subgraphs"] > 0, of["graphs"]) + of["backward_graphs"]
     return {
         "configuration": trials[0].name,
         "step_ms": float(pd.concat(slowest).median()) if slowest else np.nan,

@@ -23,6 +23,7 @@ _SCHEMA = {
     "compiled_autograd": "bool",
     "graphs": "int64",
     "subgraphs": "int64",
+    "backward_graphs": "int64",
     "parameters": "int64",
     "bytes": "int64",
     "breaks": "int64",
@@ -44,10 +45,10 @@ def compile_table(source: Source, rank: int | None = None) -> pd.DataFrame:
 
     ``optimize_ddp``, ``order``, ``backend``, ``compiled_autograd``: as last seen. ``graphs``: whole
     ones of its forward, recompilations included; ``subgraphs``: parts of the latest, 0 where it is
-    not split. ``parameters``, ``bytes``: in the latest graphs. ``breaks``, ``recompilations``: how
-    many, with the reasons of each in a tuple. ``all_reduces``: in the compiled backward;
-    ``fused_all_reduces``: left by Inductor's pass, <NA> where it did not run or was not
-    seen.
+    not split; ``backward_graphs``: of compiled autograd. ``parameters``, ``bytes``: in the latest
+    graphs. ``breaks``, ``recompilations``: how many, with the reasons of each in a tuple.
+    ``all_reduces``: in the compiled backward; ``fused_all_reduces``: left by Inductor's pass, <NA>
+    where it did not run or was not seen.
     ``compile_ms``: how long Dynamo and its backends were at work in the module's forwards and
     backwards. ``who_reduces``: in one sentence; ``dropped``: what the mode silently leaves out.
     ``split``: whether and why its graph is split; ``borders``: whether graphs and reducer buckets
@@ -95,6 +96,7 @@ def _row(
         "compiled_autograd": how is not None and how.compiled_autograd,
         "graphs": len(one.graphs),
         "subgraphs": subgraphs,
+        "backward_graphs": _backward_graphs(source, rank, module),
         "parameters": len(inside),
         "bytes": sum(one.module.parameters[index].bytes for index in inside),
         "breaks": len(breaks),
@@ -111,6 +113,11 @@ def _row(
             source, rank, module, "subgraph" if subgraphs == len(parts) else "graph"
         ),
     }
+
+
+def _backward_graphs(source: Source, rank: int, module: int) -> int:
+    found = source.notes(Graph, rank=rank)
+    return len({note.id for note in found if note.module == module and note.role == "backward"})
 
 
 def _latest(source: Source, rank: int, module: int, role: str) -> Graph | None:

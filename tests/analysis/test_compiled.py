@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from ddpviz import analysis
-from ddpviz.events import Kind
+from ddpviz.events import Kind, Module
 from tests import compiled
 from tests.compiled import recording
 
@@ -68,6 +68,35 @@ def test_borders_that_disagree_are_seen() -> None:
     assert told == ""
 
 
+@pytest.mark.parametrize("case", ["ddp_optimizer", "compiled first", "inductor"])
+def test_each_part_has_its_parameters_and_hands_them_over_together(case: str) -> None:
+    """By the Reducer's own ready times: one part after the other, from the last to the first."""
+    for rank in (0, 1):
+        graphs = recording(case).graphs(rank)
+        parts = graphs[graphs["role"] == "subgraph"].sort_values("part")
+        plans = recording(case).plans(rank)
+        plans = plans[plans["version"] == plans["version"].max()]
+        borders = recording(case).borders(LAST, rank)
+        for by, names in (
+            ("part", dict(zip(parts["part"], parts["parameter_names"], strict=True))),
+            ("bucket", dict(zip(plans["bucket"], plans["parameter_names"], strict=True))),
+        ):
+            mine = borders.groupby(by)["parameter_names"].sum().to_dict()
+            assert {key: set(of) for key, of in mine.items()} == {
+                key: set(of) for key, of in names.items()
+            }
+        ready = recording(case).records(kinds=Kind.GRAD_READY, ranks=rank, steps=LAST)
+        note = recording(case).notes(Module, rank=rank)[0]
+        at = {note.parameters[one["index"]].name: int(one["begin_ns"]) for one in ready}
+        spans = [
+            (min(at[name] for name in of), max(at[name] for name in of))
+            for of in parts["parameter_names"]
+        ]
+        assert len(spans) == 3
+        for (begin, _), (_, end) in zip(spans, spans[1:], strict=False):
+            assert end <= begin  # a later part's gradients are all there before an earlier one's
+
+
 @pytest.mark.parametrize("case", compiled.CASES)
 def test_who_reduces_and_what_is_dropped(case: str) -> None:
     table = recording(case).compile(rank=0)
@@ -82,6 +111,7 @@ def test_who_reduces_and_what_is_dropped(case: str) -> None:
     before = "was compiled and run before DDP was put around it"
     assert (before in row["split"]) == (case == "run first")
     assert row["all_reduces"] == (PARAMETERS if case == "python_reducer" else 0)
+    assert row["backward_graphs"] == (case == "python_reducer")
     assert pd.isna(row["fused_all_reduces"])  # Inductor did not run
     assert (row["recompilations"] > 0) == (case == "broken")
     assert row["breaks"] == len(row["break_reasons"])

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpviz import events
 from ddpviz.events import NO_MODULE, Cause, Compiled, Graph, GraphBreak, Kind, Recompile, Split
+from ddpviz.probe import Recorder
 from tests import compiled
 from tests.fidelity import scenarios
 from tests.ranks import run_ranks
@@ -179,8 +181,6 @@ def two_modules(rank: int, world_size: int) -> list[events.Batch]:
     once the other, which came first, is gone."""
     from torch._dynamo import compiled_autograd, config
 
-    from ddpviz.probe import Recorder
-
     config.optimize_ddp = "python_reducer"
     batches: list[events.Batch] = []
     recorder = Recorder(sinks=[batches.append]).install()
@@ -233,7 +233,13 @@ def test_with_ddp_optimizer_gradients_of_a_bucket_come_before_the_last_ones(
 
 @pytest.mark.slow
 def test_inductor_fuses_all_reduces_and_both_sequences_are_recorded() -> None:
-    for batches in run_ranks(fused, 2):
+    for outcome in run_ranks(fused, 2):
+        assert outcome["recorded"]["bits"] == outcome["bare"]["bits"]
+        for mine, eager in zip(
+            outcome["recorded"]["gradients"], outcome["eager"]["gradients"], strict=True
+        ):
+            np.testing.assert_allclose(mine, eager, rtol=1e-4, atol=1e-6)
+        batches = outcome["recorded"]["batches"]
         found = [note for batch in batches for note in batch.notes if isinstance(note, Graph)]
         by_role = {note.role: note for note in found}
         before, after = by_role["before fusion"], by_role["after fusion"]
@@ -249,12 +255,61 @@ def test_inductor_fuses_all_reduces_and_both_sequences_are_recorded() -> None:
         assert set(launched["bytes"]) == {by_role["backward"].bytes}
 
 
-def fused(rank: int, world_size: int) -> list[events.Batch]:
+def fused(rank: int, world_size: int) -> dict[str, Any]:
     import torch._functorch.config
     import torch._inductor.config
 
     torch._inductor.config.fx_graph_cache = False
     torch._functorch.config.enable_autograd_cache = False
     case = dataclasses.replace(compiled.CASES["python_reducer"], cap_mb=1, backend="inductor")
-    found: list[events.Batch] = compiled.train(case, rank, True)["batches"]
-    return found
+    return {  # eager first: what python_reducer sets holds for the rest of the process
+        "eager": compiled.train(
+            dataclasses.replace(compiled.CASES["eager"], cap_mb=1), rank, False
+        ),
+        "bare": compiled.train(case, rank, False),
+        "recorded": compiled.train(case, rank, True),
+    }
+
+
+class Logging(nn.Module):
+    """Its layers' second notes what its weights are on the way: nodes that nobody needs later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.second = nn.Linear(64, 64)
+        self.register_buffer("log", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(x))
+        self.log.copy_(self.second.weight.mean().detach())
+        return self.second(x)
+
+
+def with_a_side(rank: int, world_size: int) -> tuple[list[int], list[int]]:
+    """By how much parts were extended: as recorded, and as DDPOptimizer's own buckets have it."""
+    from torch._dynamo.backends import distributed
+
+    own: list[int] = []
+    told = distributed.pretty_print_buckets
+
+    def heard(buckets: Any, cap: int) -> None:
+        own.extend(one.opcount_increased_to_capture_external_output for one in buckets)
+        told(buckets, cap)
+
+    distributed.pretty_print_buckets = heard
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = 4_096  # type: ignore[attr-defined]
+    batches: list[events.Batch] = []
+    recorder = Recorder(sinks=[batches.append]).install()
+    torch.manual_seed(0)
+    ddp = DDP(Logging(), bucket_cap_mb=0.01)
+    torch.compile(ddp, backend="aot_eager")(torch.randn(4, 64)).square().mean().backward()
+    recorder.close()
+    (split,) = [note for batch in batches for note in batch.notes if isinstance(note, Split)]
+    return [part.extended for part in split.parts], own
+
+
+def test_a_part_that_goes_on_for_a_result_says_by_how_many_nodes() -> None:
+    for parts, own in run_ranks(with_a_side, 2):
+        assert parts == own
+        assert len(parts) > 1 and max(own) > 0
