@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpviz.views.live_views import VIEWS
 from tests.chromium import needs_chromium
 from tests.cli.command import ddpviz
 from tests.cli.conftest import Demo
@@ -22,6 +23,18 @@ def test_views_are_drawn_into_a_folder(demo: Demo, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(one.name for one in folder.iterdir()) == ["plan.svg", "timeline.svg"]
     assert done.stdout.splitlines()[0].split() == ["timeline", str(folder / "timeline.svg")]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@needs_chromium
+def test_without_names_every_view_that_has_something_is_drawn(demo: Demo, tmp_path: Path) -> None:
+    done = ddpviz("pictures", demo.folder, "-o", tmp_path / "p", "--svg")
+    assert done.returncode == 0, done.stderr
+    drawn = {one.stem for one in (tmp_path / "p").iterdir()}
+    assert drawn <= {*VIEWS, "comparison"}
+    # A demo neither compiles nor compares, and takes no fingerprints.
+    assert {*VIEWS} - drawn <= {"compile", "replicas"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -102,6 +103,36 @@ def test_steps_left_out_are_said() -> None:
     assert kept is not None and 3 < int(kept[1]) < 260
     assert "of 260 steps each bar is the mean of 2 neighbours" in said
     assert len(page.encode()) < LIMIT_BYTES
+
+
+def test_slides_say_what_the_recording_has() -> None:
+    recording = sample_recording()
+    page = slides_page(recording, slides=("job", "plan", "buffers", "overlap"))
+    said = {}
+    for name in slides_of(page):
+        text = html.unescape(re.sub(r"<[^>]+>", " ", section(page, name)))
+        said[name] = " ".join(text.split())
+    assert set(said) == {"job", "plan", "buffers", "overlap"}
+    steps = recording.steps()
+    for word in ("ConvNet on 2 ranks, gloo", "model ConvNet", "parameters 6 tensors, 1.5 MiB"):
+        assert word in said["job"]
+    for word in ("device cpu", "torch 2.13.0", "DDP's configuration", "buffers 1 tensor, 256 B"):
+        assert word in said["job"]
+    assert "of it waiting for collectives: exposed" in said["job"]
+    plans = recording.plans()
+    newest = plans[plans["version"] == plans["version"].max()]
+    assert f"ConvNet: plan 1 has {len(newest)} buckets up to 0.5 MiB" in said["plan"]
+    assert (
+        "as registered, first, rebuilt" in said["plan"] and "plan 0, as constructed" in said["plan"]
+    )
+    assert "sent 256 B of buffers in 1 broadcast of float32" in said["buffers"]
+    assert "float32: 1 broadcast, 256 B" in said["buffers"]
+    hidden = steps["hidden_communication_ms"].sum()
+    share = hidden / (hidden + steps["exposed_communication_ms"].sum())
+    assert (
+        f"{share:.0%} of communication hidden behind backward in the last 3 steps"
+        in said["overlap"]
+    )
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from ddpviz.cli.output import check_output
 
 NAME = "show"
 SUMMARY = "a recording: tables, --json, or --html page"
-DESCRIPTION = "Print a recording's steps and bucket plans, and write its timeline as an HTML page."
+DESCRIPTION = "Print a recording's steps and bucket plans, and write its views as an HTML page."
 EXAMPLE = "ddpviz show runs/first --html timeline.html"
 
 
