@@ -64,6 +64,10 @@ class _Launched:
         return _Launched(*(getattr(self, field.name)[which] for field in dataclasses.fields(self)))
 
 
+#: Waiting that is a smaller part of what is exposed is not told beside the rest.
+_TOLD_SHARE = 0.01
+
+
 def after_backward(here: Evidence, finalize: np.ndarray) -> list[LostTime]:
     """Causes of exposed communication, for each backward of each rank. ``here``: of one step."""
     found = []
@@ -121,6 +125,8 @@ def _of_finalize(here: Evidence, mine: _Launched, record: np.void) -> list[LostT
         if turn is not None:
             rest_ns = max(rest_ns - turn.lost_ns, 0.0)
             found.append(turn)
+    if waited_ns >= _TOLD_SHARE * exposed_ns:
+        text += f", beside {format_duration(waited_ns)} of waiting for another rank"
     reasons = mine.unsplit[((done == 0) | (done > begin_ns)) & (mine.unsplit != "")]
     text += _waiting_included(*reasons[:1])
     found.append(LostTime(rest_ns, functools.partial(str, text)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpviz.analysis.part import Part
 from ddpviz.analysis.source import Source
-from ddpviz.events import NO_MODULE, Kind, Label, Module, Note
+from ddpviz.events import NO_MODULE, Failure, Kind, Label, Module, Note
 from ddpviz.recording import Recording
 
 _NoteType = TypeVar("_NoteType")
@@ -42,7 +42,7 @@ class Excerpt(Part):
                     (rank, note)
                     for rank in recording.ranks
                     for note in recording.notes(kind, rank=rank)
-                    if _belongs(note, modules, first)
+                    if _belongs(note, modules, first, after_ns)
                 ]
         return cls(recording, records, notes, first, last)
 
@@ -67,7 +67,9 @@ class Excerpt(Part):
         return [int((found["step"] == step).sum()) for step in self.steps]
 
 
-def _belongs(note: Any, modules: set[int], first: int) -> bool:
+def _belongs(note: Any, modules: set[int], first: int, after_ns: int) -> bool:
+    if isinstance(note, Failure):  # of ranks that were restarted before it
+        return note.time_ns > after_ns
     module = note.id if isinstance(note, Module) else getattr(note, "module", None)
     step = getattr(note, "step", -1)
     return (module is None or module in modules) and (step < 0 or step >= first)

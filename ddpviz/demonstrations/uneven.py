@@ -46,7 +46,7 @@ DEMONSTRATIONS = (
         title="Under Join a rank without data goes on reducing, and the highest rank decides",
         claims=("join-takes-the-lowest-rank", "rank-0-is-authoritative"),
         look_at=(
-            "By rank there were {forwards} forwards with {reductions} reductions, and {ghosts} "
+            "By rank there were {forwards} forwards, {reductions} buckets reduced, and {ghosts} "
             "more of zeros, which ranks without data send ({ghost_bytes} bytes on rank 0).",
             "The rank whose buffers everybody got was each time the highest that had data "
             "({chosen}), and agreeing took all-reduces of its own ({questions} by rank).",

@@ -35,6 +35,8 @@ def walk(recording: Records, step: int | None = None, rank: int | None = None) -
     if rank not in recording.ranks:
         known = ", ".join(map(str, recording.ranks)) or "none"
         raise ValueError(f"found no rank {rank} in the recording, expected one of: {known}")
+    if step is not None and not isinstance(step, (int, np.integer)):
+        raise ValueError(f"found the step {step!r}, expected its number, or None for the last one")
     notes = {note.step: note for note in recording.notes(WalkNote, rank=rank) if note.frames}
     moment = read(recording, _default(recording, notes, rank) if step is None else step, rank)
     note = notes.get(moment.step)

@@ -45,7 +45,7 @@ HEADINGS = {
 }
 #: Rows of all pictures of a view: some 1 MB of page.
 MOST_ROWS = 4_000
-_WIDTH_PX = 1300
+_WIDTH_PX = 1060
 _log = logging.getLogger("ddpviz")
 #: Parts of a replay.
 _STEPS = 1000

@@ -11,6 +11,9 @@ from ddpviz.following.window import Window
 from ddpviz.recording import Recording
 from ddpviz.views.live import History, Moment
 
+#: Steps with fingerprints of what stands still: five lanes of so many cells are drawn at once.
+_MOST_SAMPLED = 900
+
 
 def whole_history(recording: Recording, last: int) -> History:
     """The tables of all steps that are in memory, up to ``last``."""
@@ -26,4 +29,4 @@ def still(recording: Recording, step: int | None, hint: str, width_px: int) -> M
         history = whole_history(recording, follower.newest_complete)
     finally:
         follower.close()
-    return dataclasses.replace(moment, history=history)
+    return dataclasses.replace(moment, history=history, sampled_steps=_MOST_SAMPLED)

@@ -71,7 +71,9 @@ def contents(path: Path) -> bytes | mmap.mmap:
                 _check(path, head)
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
-        raise TraceError(f"found nothing at {path}, {_EXPECTED}: check the path") from None
+        raise TraceError(
+            f"found nothing at {path}, {_EXPECTED}, or a recording's folder: check the path"
+        ) from None
     except IsADirectoryError:
         raise TraceError(f"found a directory at {path}, {_EXPECTED}") from None
     except (OSError, ValueError) as error:

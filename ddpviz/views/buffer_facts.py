@@ -187,13 +187,24 @@ def _drift(rows: list[Row], step: int) -> list[str]:
         of = most["module"], most["name"]
         by_rank = {row["rank"]: row for row in known if (row["module"], row["name"]) == of}
         shown = sorted(sorted(by_rank, key=lambda r: -abs(by_rank[r]["drift"]))[:_MOST_RANKS])
-        norms = ", ".join(f"{by_rank[rank]['norm_before']:.4g} on rank {rank}" for rank in shown)
+        said = _digits([*(by_rank[rank]["norm_before"] for rank in shown), most["norm_after"]])
+        norms = ", ".join(f"{text} on rank {rank}" for text, rank in zip(said, shown, strict=False))
         more = f" and {len(by_rank) - len(shown)} more" if len(by_rank) > len(shown) else ""
         told += (
             f"; furthest had drifted {most['name']}, its norm {norms}{more}, and "
-            f"{most['norm_after']:.4g} after the sync"
+            f"{said[-1]} after the sync"
         )
     return [told]
+
+
+def _digits(norms: list[float]) -> list[str]:
+    """As many digits as tell those apart that differ."""
+    told: list[str] = []
+    for digits in range(4, 17):
+        told = [f"{norm:.{digits}g}" for norm in norms]
+        if len(set(told)) == len(set(norms)):
+            break
+    return told
 
 
 def _once(rows: Iterable[Row]) -> list[tuple[int, str]]:

@@ -61,8 +61,12 @@ def _saying(what: str) -> Callable[[int], str]:
 
 
 def _equality(state: int) -> str:
-    told = "equal on all ranks" if state == ALL else "different between ranks: they drifted"
-    return f"before the sync buffers were {told}"
+    told = {
+        ALL: "equal on all ranks",
+        SOME: "equal on all ranks in some forwards, and different in others: they drifted",
+        NONE: "different between ranks: they drifted",
+    }
+    return f"before the sync buffers were {told[state]}"
 
 
 def _truths(history: pd.DataFrame, column: str) -> np.ndarray:
@@ -98,9 +102,10 @@ def _values(
         if moment.step in steps and len(moment.ranks) > 1:
             at = int(bins.of(np.array([moment.step]))[0])
             same = len({note.hashes for note in moment.ranks.values()}) == 1
-            equal[at] = ALL if same and equal[at] in (UNKNOWN, ALL) else NONE
+            now = ALL if same else NONE
+            equal[at] = now if equal[at] in (UNKNOWN, now) else SOME
     if (equal > UNKNOWN).any():
-        kinds = {ALL: "holds", NONE: "drift"}
+        kinds = {ALL: "holds", SOME: "drift", NONE: "drift"}
         found += _runs(stack.add("equal before"), bins, equal, kinds, _equality, {})
     reassigned = history["reassigned"].to_numpy(object)
     values = np.array([0 if tensors else 1 for tensors in reassigned], np.int8)

@@ -26,12 +26,13 @@ from ddpviz.views.live_steps import (
     last_of,
     step_axis,
     step_bounds,
+    steps_label,
     top_of,
 )
 from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
-    "buffers": Kind("buffer broadcast", "#CC79A7", rare=True),
+    "buffers": Kind("sync of buffers", "#CC79A7", rare=True),
     "enqueued": Kind("broadcast, its time is not known", "#CC79A7", hatched=True, rare=True),
     "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True, rare=True),
     "holds": Kind("condition holds", QUIET),
@@ -94,6 +95,7 @@ def picture(moment: Moment) -> Picture:
         sources=_sources(rows, marks),
         x=bounds,
         x_until=last_of(steps),
+        x_label=steps_label(bins),
         y=(height, 0.0),
         height_px=round(height),
         y_labels=[*_times(top, scale), *stack.labels],

@@ -17,11 +17,11 @@ from ddpviz.views.live_steps import (
     binned,
     by_step,
     change_marks,
-    cut_label,
     last_of,
     mean_of_ranks,
     step_axis,
     step_bounds,
+    steps_label,
     top_of,
 )
 from ddpviz.views.palette import Theme
@@ -107,7 +107,7 @@ def picture(moment: Moment) -> Picture:
         x_until=last_of(shown),
         y=(0.0, top),
         height_px=_HEIGHT_PX,
-        x_label=cut_label(_X_LABEL, cut),
+        x_label=steps_label(bins, cut),
     )
 
 

@@ -71,7 +71,7 @@ class Moment:
     ``source``: the records of ``step``, and the notes that they need. ``step``: None where nothing
     was recorded yet; ``hint`` says then what to do. ``width_px``: of the figure in the browser.
     ``outside``: gives what was recorded outside of steps, as constructions. ``findings``: what the
-    audit has found up to now.
+    audit has found up to now. ``sampled_steps``: of how many steps with fingerprints, at most.
     """
 
     source: Source
@@ -81,6 +81,7 @@ class Moment:
     width_px: int = 1100
     outside: Callable[[], Source] | None = None
     findings: tuple[Finding, ...] = ()
+    sampled_steps: int = HISTORY_STEPS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,9 +101,13 @@ def top_of(heights: np.ndarray) -> tuple[float, int]:
     return highest * 1.08, 0
 
 
-def cut_label(label: str, cut: int) -> str:
-    """The label of the axis of steps, which says that bars leave the figure."""
-    return f"{label}      ({count(cut, 'higher bar')} cut)" if cut else label
+def steps_label(bins: Bins, cut: int = 0) -> str:
+    """The label of the axis of steps, which says what a bar stands for, and that bars leave the
+    figure."""
+    each = int((bins.last - bins.first).max(initial=0))
+    told = ["each bar is the mean of neighbouring steps"] if each else []
+    told += [f"{count(cut, 'higher bar')} cut"] if cut else []
+    return f"step      ({'; '.join(told)})" if told else "step"
 
 
 def by_step(table: pd.DataFrame, line: Callable[..., str], names: Sequence[str]) -> dict[int, str]:

@@ -303,5 +303,10 @@ def _title(found: Plans) -> str:
         bucket.limit_bytes is not None and bucket.bytes > bucket.limit_bytes
         for bucket in newest.buckets
     )
-    told = f"{told} up to {size(sizes.max())}"
+    largest = max(newest.buckets, key=lambda bucket: bucket.bytes)
+    text = size(largest.bytes)
+    if largest.limit_bytes is not None and largest.bytes > largest.limit_bytes:
+        # By a little: rounded, it would be the limit itself.
+        text = f"{largest.bytes:,} B" if text == size(largest.limit_bytes) else text
+    told = f"{told} up to {text}"
     return f"{told}, {over} over the limit" if over else told

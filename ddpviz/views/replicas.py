@@ -10,7 +10,7 @@ from ddpviz.analysis import replicas
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Columns, Row, as_rows
 from ddpviz.views.lane_canvas import QUIET, Stack
-from ddpviz.views.live import HISTORY_STEPS, LiveFigure, LiveView, Moment, Picture
+from ddpviz.views.live import LiveFigure, LiveView, Moment, Picture
 from ddpviz.views.live_canvas import Kind
 from ddpviz.views.live_steps import step_axis
 from ddpviz.views.sampled import HOW_TO, Sampled, sampled
@@ -22,7 +22,7 @@ _KINDS = {
     "drift": Kind(
         "different, as buffers may be between two syncs", "#CC79A7", hatched=True, rare=True
     ),
-    "alone": Kind("recorded on one rank only", QUIET, hatched=True, rare=True),
+    "alone": Kind("known of one rank only", QUIET, hatched=True, rare=True),
 }
 _PITCH_PX = 26.0
 #: What the table calls it → what it is in a sentence, and in the margin; in the figure's order.
@@ -49,7 +49,7 @@ def picture(moment: Moment) -> Picture:
         return _nothing(moment, moment.hint)
     complete = moment.history.steps["step"].to_numpy()
     # Of a step that goes on, one rank may have told more than another.
-    source = sampled(moment.source, HISTORY_STEPS, complete.max() if len(complete) else None)
+    source = sampled(moment.source, moment.sampled_steps, complete.max() if len(complete) else None)
     table = replicas(source)
     if table.empty:
         title = "whether the replicas are equal is not known: no fingerprints were taken"
@@ -158,17 +158,23 @@ def _title(cells: list[Row], source: Sampled) -> str:
     here = {cell["what"] for cell in promised}
     what = " and ".join(w for w in ("parameters", "gradients") if w in here) or "synced buffers"
     if not any(cell["known"] for cell in promised):
-        return f"whether {what} are equal is not known: one rank alone was recorded"
+        return f"whether {what} are equal is not known: fingerprints of one rank alone are here"
     ranks = count(max(cell["ranks"] for cell in promised), "rank")
     steps = count(len(source.steps), "sampled step")
     where = steps if len(source.steps) == 1 else f"all {steps}"
+    if not source.complete:
+        where = f"the last {steps}"
     return f"{what} are equal on {ranks} in {where}{wrong}"
 
 
 def _broken(row: Row, source: Sampled) -> str:
-    since = row["since"]
-    before = "" if source.complete or since > source.steps[0] else " or before"
-    return f"{_WHATS[row['what']][0]} differ between ranks since step {since}{before}"
+    return f"{_WHATS[row['what']][0]} differ between ranks since step {_since(row, source)}"
+
+
+def _since(row: Row, source: Sampled) -> str:
+    """ "60 or before" where older sampled steps are not looked at."""
+    before = "" if source.complete or row["since"] > source.steps[0] else " or before"
+    return f"{row['since']}{before}"
 
 
 def _facts(cells: list[Row], source: Sampled) -> tuple[str, ...]:
@@ -179,7 +185,8 @@ def _facts(cells: list[Row], source: Sampled) -> tuple[str, ...]:
         if not row["equal"]:
             text += f": {names(row['names'])}"
             if row["promised"]:
-                text += f"; never equal again since step {row['since']}"
+                since = _since(row, source)
+                text += f"; never equal again since step {since}"
         told.append("; ".join(part for part in (text, _detail(row)) if part))
     if "buffers" in newest:
         told.append("the buffers at the end of a step are what state_dict() of each rank gives")

@@ -132,7 +132,11 @@ def selectable(
     all_rows = [build_rows(run.source(step), open_ranks) for step in chosen]
     options = [(str(step), _option(run, step, why, lengths)) for step, why in chosen.items()]
     left_out = len(run.steps) - len(chosen)
-    sample = _sample(len(chosen), len(offered), len(run.steps), only is not None)
+    # A construction is no step.
+    here, there, recorded = (
+        sum(step >= 0 for step in some) for some in (chosen, offered, run.steps)
+    )
+    sample = _sample(here, there, recorded, only is not None)
     layout, drawn = _assemble(all_rows, options, first_shown, sample)
     return Selected(layout, drawn, list(chosen), first_shown, left_out, table)
 

@@ -26,7 +26,7 @@ NOT_COUNTED = (
 )
 STEP = (
     "from the first forward with gradients to the end of the optimizer's step: what a rank does "
-    "before that forward, like loading a batch, is in no step"
+    "before that forward, like loading a batch, is in no step; fingerprints are taken within it"
 )
 PERIOD = "from the end of the step before to the end of this one: with what is in no step"
 SUM = "copying back is exposed too, so the two need not sum to the time in flight"

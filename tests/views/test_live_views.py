@@ -163,6 +163,9 @@ def test_what_stands_still_shows_every_step_of_a_long_run(steps_recorded: int) -
         bars = pd.DataFrame(found)
         if name == "buffers":
             bars = bars[bars["kind"] == "buffers"][lambda b: b["top"] < b["top"].max()]
+        several = last + 1 > HISTORY_STEPS
+        label = "step      (each bar is the mean of neighbouring steps)"
+        assert picture.x_label == (label if several else "step"), name
         begins = np.unique(bars["left"])
         assert len(begins) <= HISTORY_STEPS and len(begins) > HISTORY_STEPS / 2, name
         # Nothing is left out: bars follow each other to the last step.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ddpviz import analysis
-from ddpviz.events import Kind
+from ddpviz.events import RECORD, Batch, Fingerprints, Kind, Module
+from ddpviz.following.whole import still
 from ddpviz.recording import Recording
+from ddpviz.views.live_views import VIEWS
 from tests.analysis import inside
 from tests.views.pictures import in_lane, picture_of, rows_of
 from tests.views.samples import sample_recording
@@ -79,3 +82,41 @@ def test_the_time_that_fingerprints_take_is_on_the_timeline(
         if row["top"] == first["top"]:  # nothing else is drawn where they were taken
             clear = (o["right"] <= row["left"] or o["left"] >= row["right"] for o in others)
             assert all(clear)
+
+
+def _sampled_steps(count: int, apart: range) -> Recording:
+    """Fingerprints of two ranks in so many steps; in some of them they differ."""
+    recording = sample_recording(steps=count, buckets=1, parameters_per_bucket=1)
+    for rank in (0, 1):
+        module = recording.notes(Module, rank=rank)[0].id
+        notes = tuple(
+            Fingerprints(module, step, step, step, what, (digits,), (1.0,), (0,))
+            for step in range(count)
+            for what in ("parameters", "buffers before")
+            for digits in [f"{rank if step in apart else 7:016x}"]
+        )
+        recording.append(Batch(rank, 1, np.zeros(0, RECORD), notes))
+    return recording
+
+
+def test_what_is_older_than_the_sampled_steps_that_are_drawn_is_not_told_as_known() -> None:
+    recording = _sampled_steps(260, range(10, 20))
+    lately = picture_of(recording, "replicas")  # as the live explorer, the last 200
+    assert lately.title == "parameters are equal on 2 ranks in the last 200 sampled steps"
+    whole = VIEWS["replicas"].picture(still(recording, None, "", 1000))
+    assert whole.title == "parameters differed in step 19, and are equal now"
+    broken = _sampled_steps(260, range(10, 260))
+    title = picture_of(broken, "replicas").title
+    assert title.startswith("parameters differ between ranks since step 60 or before: ")
+    told = " | ".join(picture_of(broken, "replicas").facts)
+    assert "never equal again since step 60 or before" in told
+    whole = VIEWS["replicas"].picture(still(broken, None, "", 1000))
+    assert whole.title.startswith("parameters differ between ranks since step 10: ")
+
+
+def test_neighbours_that_share_a_bar_are_not_told_as_one() -> None:
+    recording = _sampled_steps(260, range(0, 260, 2))
+    picture = VIEWS["buffers"].picture(still(recording, None, "", 1000))
+    (row,) = in_lane(picture, rows_of(picture, "bars"), "equal before")
+    assert "in some forwards, and different in others" in row["head"]
+    assert row["time"] == "steps 0 to 259"
