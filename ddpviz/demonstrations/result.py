@@ -64,6 +64,7 @@ class Demonstrated:
         one = self.demonstration
         lines = [one.title, "", *self.sentences, "", f"{self.view}: {self.finding}"]
         lines += [f"  {fact}" for fact in self._picture.facts]
+        lines += [f"  {note}" for note in self._counted]
         lines += ["", *(f"  {name}: {value}" for name, value in self._fact.items())]
         if one.claims:
             lines += ["", f"claims: {', '.join(one.claims)} (ddpviz claims has them)"]
@@ -77,7 +78,8 @@ class Demonstrated:
 
     def _html(self) -> str:
         one = self.demonstration
-        facts = "".join(f"<li>{escape(fact)}</li>" for fact in self._picture.facts)
+        told = (*self._picture.facts, *self._counted)
+        facts = "".join(f"<li>{escape(fact)}</li>" for fact in told)
         remark = f"<p><i>{escape(self.remark)}</i></p>" if self.remark else ""
         return (
             f"<div><h4>{escape(one.title)}</h4><p>{escape(' '.join(self.sentences))}</p>"
@@ -103,6 +105,14 @@ class Demonstrated:
             f'<iframe title="{title}" srcdoc="{escape(page, quote=True)}" '
             f'style="width: 100%; height: {height}px; border: 0"></iframe>'
         )
+
+    @property
+    def _counted(self) -> tuple[str, ...]:
+        """How the sentences count steps, where the recording counts otherwise."""
+        if not self.excerpt.first:
+            return ()
+        first = f"step {self.excerpt.first} of the recording"
+        return (f"the sentences count steps from 0, the demonstration's first: {first}",)
 
     @functools.cached_property
     def _fact(self) -> Fact:

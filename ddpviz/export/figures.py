@@ -9,7 +9,7 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,7 +152,7 @@ def parts(
     ``width_px``: that their texts are to fit; ``most_rows``: of all pictures of a view, that of
     the first step not among them.
     """
-    moments = Moments(recording, selected.steps, width_px)
+    moments = Moments(recording, selected.steps, width_px, list(headings))
     select = selected.layout.select_one({"name": "step"})
     shown = selected.steps[0] if select is None else int(select.value)
     made, packed = [], []
@@ -182,10 +182,13 @@ def parts(
 
 
 class Moments:
-    """Moments of some steps, for which the recording is read once."""
+    """Moments of some steps, which some views draw; the recording is read once for them."""
 
-    def __init__(self, recording: Recording, steps: list[int], width_px: int) -> None:
-        self._newest = still(recording, None, "nothing recorded yet", width_px)
+    def __init__(
+        self, recording: Recording, steps: list[int], width_px: int, views: Sequence[str]
+    ) -> None:
+        shown = [VIEWS[name] for name in views]
+        self._newest = still(recording, None, "nothing recorded yet", width_px, shown)
         self._recording = recording
         self._records = recording.records(steps=[-1, *steps])
         self._index = StepIndex(self._records)

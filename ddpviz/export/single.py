@@ -59,7 +59,9 @@ def single(
         if -step > built:
             known = np.unique(recording.records()["step"])
             raise ValueError(no_step(int(step), known[known >= 0].tolist(), built))
-    moment = still(recording, step, "nothing was recorded yet: train a step first", width_px)
+    moment = still(
+        recording, step, "nothing was recorded yet: train a step first", width_px, [VIEWS[view]]
+    )
     if moment.step is None:
         forwards = len(recording.records(kinds=Kind.FORWARD))
         if step is None and forwards:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from ddpviz.following.changes import Changes
 from ddpviz.following.follower import Follower
 from ddpviz.following.tables import tables_of
 from ddpviz.following.window import Window
 from ddpviz.recording import Recording
-from ddpviz.views.live import History, Moment
+from ddpviz.views.live import History, LiveView, Moment
 
 #: Steps with fingerprints of what stands still: five lanes of so many cells are drawn at once.
 _MOST_SAMPLED = 900
@@ -21,12 +22,17 @@ def whole_history(recording: Recording, last: int) -> History:
     return found.history(Changes().read(recording))
 
 
-def still(recording: Recording, step: int | None, hint: str, width_px: int) -> Moment:
-    """As :meth:`Follower.moment`, with the history of all steps that every rank completed."""
+def still(
+    recording: Recording, step: int | None, hint: str, width_px: int, views: Iterable[LiveView]
+) -> Moment:
+    """As :meth:`Follower.moment`, of all steps that every rank completed where one of these views
+    draws them."""
     follower = Follower(recording)
     try:
         moment = follower.moment(step, hint, width_px)
-        history = whole_history(recording, follower.newest_complete)
+        if any(view.over_steps for view in views):
+            history = whole_history(recording, follower.newest_complete)
+            moment = dataclasses.replace(moment, history=history)
     finally:
         follower.close()
-    return dataclasses.replace(moment, history=history, sampled_steps=_MOST_SAMPLED)
+    return dataclasses.replace(moment, sampled_steps=_MOST_SAMPLED)

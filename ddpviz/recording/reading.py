@@ -275,7 +275,9 @@ def _read_notes(path: Path, remarks: list[str]) -> dict[tuple[int, int], list[No
             continue
         try:
             data = json.loads(line)
-            place = data["attachment"], data["sequence"]
+            # Until it had a name of its own, it stood among the note's fields.
+            attachment, sequence = data.get("batch") or (data["attachment"], data["sequence"])
+            place = attachment, sequence
             if not all(type(one) is int and UNNUMBERED <= one < 2**31 for one in place):
                 raise ValueError(f"found {place!r} as attachment and sequence")
             notes.setdefault(place, []).append(note_from_json(data))

@@ -68,7 +68,9 @@ class RankWriter:
                 raise ValueError(f"the writer of rank {self.rank} is closed: make a new one")
             place = {"attachment": attachment, "sequence": batch.sequence}
             # Notes first: a crash between the two leaves a label without records, not the reverse.
-            lines = (json.dumps({**note_to_json(note), **place}) for note in batch.notes)
+            # Under a name of its own: a note may have a field of either name.
+            batch_of = {"batch": [attachment, batch.sequence]}
+            lines = (json.dumps({**note_to_json(note), **batch_of}) for note in batch.notes)
             self._lines.append("".join(f"{line}\n" for line in lines).encode())
             self._columns.append(self._encode(batch.records, place))
 

@@ -8,6 +8,7 @@ arguments, so that :mod:`ddpviz.traces.exported` reads it back whole.
 
 from __future__ import annotations
 
+import bisect
 import gzip
 import itertools
 from collections.abc import Iterator
@@ -209,8 +210,13 @@ def _fillings(
     for at, bucket in enumerate(bucket_of.tolist()):
         key = int(ready["module"][at]), int(ready["iteration"][at]), bucket
         members.setdefault(key, []).append(int(ready["begin_ns"][at]))
+    until_ns = _in_flight_until(recording, rank)
     for row in table.itertuples(index=False):
-        begin_us = (int(row.first_ready_ns) - base_ns) / 1000
+        # A completion may have been noted late, after the next gradients: rows must not overlap.
+        begins, ends = until_ns.get((int(row.module), int(row.bucket)), ([], []))
+        earlier = bisect.bisect_left(begins, int(row.launched_ns))
+        over_ns = ends[earlier - 1] if earlier else 0
+        begin_us = (max(int(row.first_ready_ns), over_ns) - base_ns) / 1000
         launch_us = (int(row.launched_ns) - base_ns) / 1000
         lane = buckets.get((int(row.module), int(row.bucket)))
         if launch_us <= begin_us or lane is None:
@@ -224,6 +230,23 @@ def _fillings(
             at_us = (time_ns - base_ns) / 1000
             yield from _flow(next(flows), "gradient to bucket", rank, _READY, at_us, lane, at_us)
         yield from _flow(next(flows), "bucket to collective", rank, lane, begin_us, lane, launch_us)
+
+
+def _in_flight_until(
+    recording: Recording, rank: int
+) -> dict[tuple[int, int], tuple[list[int], list[int]]]:
+    """By (module, bucket) the launches of its collectives, in order, and until when they and all
+    before them were in flight, as it is written."""
+    done = recording.records(kinds=Kind.COLLECTIVE_DONE, ranks=rank)
+    done = done[done["cause"] == Cause.BUCKET]
+    done = np.sort(done, order="begin_ns")
+    found: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    fields = (done[name].tolist() for name in ("module", "index", "begin_ns", "end_ns"))
+    for module, bucket, begin_ns, end_ns in zip(*fields, strict=True):
+        begins, ends = found.setdefault((module, bucket), ([], []))
+        begins.append(begin_ns)
+        ends.append(max(end_ns, ends[-1]) if ends else end_ns)
+    return found
 
 
 def _flow(

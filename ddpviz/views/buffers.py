@@ -239,4 +239,4 @@ def _title(
     return f"{told}: its time is not known" if np.isnan(took) else f"{told}, {duration(took)}{mean}"
 
 
-VIEW = LiveView("buffers", draw, picture, of_step=True)
+VIEW = LiveView("buffers", draw, picture, of_step=True, over_steps=True)

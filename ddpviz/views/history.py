@@ -173,4 +173,4 @@ def _nothing(moment: Moment) -> Picture:
     )
 
 
-VIEW = LiveView("steps", draw, picture)
+VIEW = LiveView("steps", draw, picture, over_steps=True)

@@ -143,8 +143,9 @@ class LiveFigure:
 class LiveView:
     """``draw``: a figure without data; ``picture``: what it shows at a moment.
 
-    ``of_step``: it shows the moment's step only, not the last steps up to now. ``basis``: what it
-    is drawn from, where that is less than the step: it need not be drawn again from the same.
+    ``of_step``: it shows the moment's step only, not the last steps up to now; ``over_steps``: it
+    draws the moment's whole history. ``basis``: what it is drawn from, where that is less than the
+    step: it need not be drawn again from the same.
     ``read``: the text of a picture's reading by its key, of at most :data:`LONGEST_READING`
     characters; too long to come with every picture. Rows of the source "bars" that have one name
     its key in their column "reading". Raises LookupError for an unknown key.
@@ -154,6 +155,7 @@ class LiveView:
     draw: Callable[[], LiveFigure]
     picture: Callable[[Moment], Picture]
     of_step: bool = False
+    over_steps: bool = False
     basis: Callable[[Source], Hashable] | None = None
     read: Callable[[Source, str], str] | None = None
 

@@ -126,4 +126,4 @@ def _title(moment: Moment) -> str:
     return f"{hidden / whole:.0%} of communication hidden behind backward in the last {steps}"
 
 
-VIEW = LiveView("overlap", draw, picture)
+VIEW = LiveView("overlap", draw, picture, over_steps=True)

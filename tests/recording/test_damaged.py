@@ -70,7 +70,7 @@ def test_a_damaged_description_is_one_sentence(recorded: Path, text: str) -> Non
 
 
 @pytest.mark.parametrize("value", [None, "x", {}, [1], 1e400, 2**70, True])
-@pytest.mark.parametrize("field", ["rank", "started_ns", "attachment"])
+@pytest.mark.parametrize("field", ["rank", "started_ns", "batch"])
 def test_a_note_of_another_type_is_left_out(recorded: Path, field: str, value: object) -> None:
     path = recorded / "rank-0001.notes.jsonl"
     note = json.loads(path.read_text())

@@ -13,14 +13,15 @@ import pandas as pd
 import pytest
 
 import ddpviz
-from ddpviz.events import Cause, Kind
+from ddpviz.events import Batch, Cause, Kind
+from ddpviz.recording import Recording
 from ddpviz.traces import TraceError
 from ddpviz.traces.writing import write_chrome
 from tests.cli.command import ddpviz as command
 from tests.cli.test_errors import assert_one_line
 from tests.ranks import run_ranks
 from tests.traces.recorded import PARAMETERS
-from tests.views.samples import sample_recording
+from tests.views.samples import MS, batches_of, sample_recording
 from tests.views.test_real_runs import record_modes
 
 
@@ -149,3 +150,20 @@ def test_as_parquet_every_record_is_a_row_in_words(tmp_path: Path) -> None:
     assert set(buckets["label"]) == {"allreduce float32"}
     records = recording.records(kinds=Kind.COLLECTIVE_LAUNCHED)
     assert sorted(launched["begin_ns"]) == sorted(records["begin_ns"].tolist())
+
+
+def test_a_completion_that_was_noted_late_overlaps_nothing(tmp_path: Path) -> None:
+    """The next gradients of the bucket were there before the callback of the one before ran."""
+    late, sample = Recording(), sample_recording(steps=4)
+    table = sample.buckets(2)
+    ready = {(row.rank, row.bucket): int(row.first_ready_ns) for row in table.itertuples()}
+    for batch in batches_of(sample):
+        records = batch.records
+        done = (records["kind"] == Kind.COLLECTIVE_DONE) & (records["cause"] == Cause.BUCKET)
+        for at in np.flatnonzero(done & (records["step"] == 1)):
+            records["end_ns"][at] = ready[batch.rank, int(records["index"][at])] + MS
+        late.append(Batch(batch.rank, 0, records, batch.notes))
+    events = events_of(write_chrome(late, tmp_path / "run.json"))
+    assert_nested(events)
+    fills = [e for e in events if e.get("cat") == "filling" and e["pid"] == 0]
+    assert len(fills) == len(late.buckets()[late.buckets()["rank"] == 0])

@@ -154,7 +154,7 @@ def test_views_over_steps_show_the_last_200() -> None:
 def test_what_stands_still_shows_every_step_of_a_long_run(steps_recorded: int) -> None:
     stream = Stream()
     last = stream.steps(steps_recorded)
-    moment = still(stream.recording, None, "", 1000)
+    moment = still(stream.recording, None, "", 1000, VIEWS.values())
     table = moment.history.steps
     assert table["step"].nunique() == last + 1
     for name in ("steps", "overlap", "buffers"):

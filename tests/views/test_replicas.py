@@ -103,20 +103,20 @@ def test_what_is_older_than_the_sampled_steps_that_are_drawn_is_not_told_as_know
     recording = _sampled_steps(260, range(10, 20))
     lately = picture_of(recording, "replicas")  # as the live explorer, the last 200
     assert lately.title == "parameters are equal on 2 ranks in the last 200 sampled steps"
-    whole = VIEWS["replicas"].picture(still(recording, None, "", 1000))
+    whole = VIEWS["replicas"].picture(still(recording, None, "", 1000, VIEWS.values()))
     assert whole.title == "parameters differed in step 19, and are equal now"
     broken = _sampled_steps(260, range(10, 260))
     title = picture_of(broken, "replicas").title
     assert title.startswith("parameters differ between ranks since step 60 or before: ")
     told = " | ".join(picture_of(broken, "replicas").facts)
     assert "never equal again since step 60 or before" in told
-    whole = VIEWS["replicas"].picture(still(broken, None, "", 1000))
+    whole = VIEWS["replicas"].picture(still(broken, None, "", 1000, VIEWS.values()))
     assert whole.title.startswith("parameters differ between ranks since step 10: ")
 
 
 def test_neighbours_that_share_a_bar_are_not_told_as_one() -> None:
     recording = _sampled_steps(260, range(0, 260, 2))
-    picture = VIEWS["buffers"].picture(still(recording, None, "", 1000))
+    picture = VIEWS["buffers"].picture(still(recording, None, "", 1000, VIEWS.values()))
     (row,) = in_lane(picture, rows_of(picture, "bars"), "equal before")
     assert "in some forwards, and different in others" in row["head"]
     assert row["time"] == "steps 0 to 259"

@@ -225,7 +225,7 @@ def _slides(asked: _Asked, most_glyphs: int) -> list[Slide]:
         walk = walked(recording, first, asked.explicit, exactly=asked.steps is not None)
     found["source"] = [] if walk is None else stations(walk, titles["source"])
     if "findings" in titles:
-        moments = Moments(recording, [first], _WIDTH_PX)
+        moments = Moments(recording, [first], _WIDTH_PX, ["timeline"])
         failures = recording.notes(Failure)
         found["findings"] = [
             findings(recording, titles["findings"], moments, first, failures, titles, asked.costs)
