@@ -141,7 +141,7 @@ class Fingerprinter:
         try:
             tensors = collect(ddp, state)
             hashed, normed, nonfinite = hashing.fingerprints(tensors)
-            storages = _storages(tensors)
+            storages = _storages(tensors) if what == "gradients" else 0
         except Exception as error:  # a tensor of a sort that cannot be viewed; training goes on
             self._without(f"fingerprints of {what}", error)
             return
