@@ -15,14 +15,15 @@ from ddpviz.analysis.tables import row_type, rows, stacked, table
 from ddpviz.events import Cause
 from ddpviz.views.live import HISTORY_STEPS, Change, History
 
-_BROADCASTS = {
+_SENT = {
     "step": "int64",
     "rank": "int64",
+    "op": "object",
     "dtype": "object",
-    "broadcasts": "int64",
+    "collectives": "int64",
     "bytes": "int64",
 }
-_BROADCAST = row_type(_BROADCASTS)
+_SENT_ROW = row_type(_SENT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +32,11 @@ class Tables:
 
     steps: np.ndarray
     buffers: np.ndarray
-    broadcasts: np.ndarray
+    sent: np.ndarray
 
     def within(self, first: int, last: int) -> Tables:
         """Those of the steps from ``first`` to ``last``."""
-        parts = (self.steps, self.buffers, self.broadcasts)
+        parts = (self.steps, self.buffers, self.sent)
         return Tables(*(p[(p["step"] >= first) & (p["step"] <= last)] for p in parts))
 
     def joined(self, new: Tables, first: int, last: int) -> Tables:
@@ -44,7 +45,7 @@ class Tables:
         return Tables(
             stacked(kept.steps, new.steps),
             stacked(kept.buffers, new.buffers),
-            stacked(kept.broadcasts, new.broadcasts),
+            stacked(kept.sent, new.sent),
         )
 
     def history(self, changes: tuple[Change, ...] = ()) -> History:
@@ -52,7 +53,7 @@ class Tables:
         return History(
             steps_table(self.steps),
             buffers_table(self.buffers),
-            table(_BROADCASTS, self.broadcasts),
+            table(_SENT, self.sent),
             changes,
         )
 
@@ -64,28 +65,28 @@ def tables_of(source: Source) -> Tables:
     return Tables(
         step_rows(source, None, found, forwards),
         decided_rows(source, None, forwards),
-        _broadcast_rows(source, found),
+        _sent_rows(source, found),
     )
 
 
-def _broadcast_rows(source: Source, found: np.ndarray) -> np.ndarray:
-    """Collectives of buffers by step, rank and dtype: how many, and their bytes."""
+def _sent_rows(source: Source, found: np.ndarray) -> np.ndarray:
+    """Collectives of buffers by step, rank, op and dtype: how many, and their bytes."""
     found = found[found["cause"] == Cause.BUFFERS]
     texts, position = label_texts(source, found)
-    dtypes, of_text = np.unique(
-        np.array([text.partition(" ")[2] for text in texts], str), return_inverse=True
-    )
-    # In the order of step, rank and dtype; steps are from -1 on.
+    labels, of_text = np.unique(np.array(texts, str), return_inverse=True)
+    op, _, dtype = np.array([str(one).partition(" ") for one in labels], object).reshape(-1, 3).T
+    # In the order of step, rank and label; steps are from -1 on.
     keys = ((found["step"].astype(np.int64) + 1) << 32) | (found["rank"].astype(np.int64) << 16)
     keys |= of_text[position]
     unique, inverse = np.unique(keys, return_inverse=True)
     return rows(
-        _BROADCAST,
+        _SENT_ROW,
         {
             "step": (unique >> 32) - 1,
             "rank": (unique >> 16) & 0xFFFF,
-            "dtype": dtypes.astype(object)[unique & 0xFFFF],
-            "broadcasts": np.bincount(inverse, minlength=len(unique)),
+            "op": op[unique & 0xFFFF],
+            "dtype": dtype[unique & 0xFFFF],
+            "collectives": np.bincount(inverse, minlength=len(unique)),
             "bytes": np.bincount(inverse, found["bytes"], len(unique)),
         },
     )

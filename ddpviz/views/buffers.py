@@ -33,7 +33,8 @@ from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
     "buffers": Kind("sync of buffers", "#CC79A7", rare=True),
-    "enqueued": Kind("broadcast, its time is not known", "#CC79A7", hatched=True, rare=True),
+    "hooked": Kind("buffer hook in its place", "#CC79A7", hatched=True, rare=True),
+    "enqueued": Kind("sync, its time is not known", "#CC79A7", hatched=True, rare=True),
     "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True, rare=True),
     "holds": Kind("condition holds", QUIET),
     "some": Kind("in some forwards of the step", QUIET, hatched=True, rare=True),
@@ -53,14 +54,14 @@ def draw() -> LiveFigure:
 
 
 def picture(moment: Moment) -> Picture:
-    """On top a bar per step that broadcast buffers, below the conditions; facts of the step."""
+    """On top a bar per step that synchronized buffers, below the conditions; facts of the step."""
     history = moment.history
     steps = np.unique(history.steps["step"].to_numpy(np.int64))
     if moment.step is None or not len(steps):
         hint = moment.hint if moment.step is None else "no step was completed yet"
         return lane_canvas.empty(hint, moment.step, _sources([], []))
     bins = bins_of(steps)
-    sent = _by_dtype(history.broadcasts, bins)
+    sent = _by_label(history.sent, bins)
     rows = [
         row
         for place, *means in _per_bar(_means(history.buffers, steps), bins)
@@ -73,14 +74,13 @@ def picture(moment: Moment) -> Picture:
         )
     ]
     top, cut = top_of(np.array([row["top"] for row in rows]))
+    floor = _FLOOR_PX if rows else 0.0  # without bars there are lanes alone
     scale = (_FLOOR_PX - _TOP_PX) / top
-    rows = [
-        {**row, "top": max(_FLOOR_PX - scale * row["top"], 0.0), "bottom": _FLOOR_PX}
-        for row in rows
-    ]
-    stack = Stack(_PITCH_PX, _FLOOR_PX + 12)
+    times = _times(top, scale) if rows else []
+    rows = [{**row, "top": max(floor - scale * row["top"], 0.0), "bottom": floor} for row in rows]
+    stack = Stack(_PITCH_PX, floor + 12)
     rows += add_lanes(stack, history.buffers, moment.source, steps, bins)
-    height = stack.height_px - _FLOOR_PX
+    height = stack.height_px - floor
     bounds = step_bounds(steps)
     marks = [
         {**mark, "top": 0.0, "bottom": height}
@@ -98,7 +98,7 @@ def picture(moment: Moment) -> Picture:
         x_label=steps_label(bins),
         y=(height, 0.0),
         height_px=round(height),
-        y_labels=[*_times(top, scale), *stack.labels],
+        y_labels=[*times, *stack.labels],
         facts=facts,
     )
 
@@ -137,7 +137,7 @@ def _sources(bars: list[Row], marks: list[Row]) -> dict[str, dict[str, object]]:
 
 
 def _means(table: pd.DataFrame | np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Of those steps that have forwards: step, broadcasts, bytes, ms in them, all of a rank's
+    """Of those steps that have forwards: step, syncs, their broadcasts, bytes, ms, all of a rank's
     forwards together and of these the mean of ranks. A time that is not known is left out of a
     rank's sum, one without any out of the mean."""
     table = table[np.isin(np.asarray(table["step"]), steps)]
@@ -145,7 +145,7 @@ def _means(table: pd.DataFrame | np.ndarray, steps: np.ndarray) -> tuple[np.ndar
     of_rank, rank = np.unique(keys, return_inverse=True)
     found, step = np.unique(of_rank >> 16, return_inverse=True)
     means = []
-    for name in ("broadcasts", "bytes", "sync_ms"):
+    for name in ("fired", "broadcasts", "bytes", "sync_ms"):
         values = np.asarray(table[name], np.float64)
         known = ~np.isnan(values)
         sums = np.bincount(rank[known], values[known], len(of_rank))
@@ -156,34 +156,37 @@ def _means(table: pd.DataFrame | np.ndarray, steps: np.ndarray) -> tuple[np.ndar
     return (found, *means)
 
 
-#: What was sent of one dtype: its name, broadcasts, bytes.
-_Sent = tuple[str, int, int]
+#: What was sent of one dtype by one op: both names, collectives, bytes.
+_Sent = tuple[str, str, int, int]
 
 
-def _by_dtype(broadcasts: pd.DataFrame, bins: Bins) -> dict[int, tuple[_Sent, ...]]:
-    """By the place of a bar what the first rank sent in its steps, by dtype."""
-    sent = broadcasts[broadcasts["rank"] == broadcasts["rank"].min()]
+def _by_label(sent: pd.DataFrame, bins: Bins) -> dict[int, tuple[_Sent, ...]]:
+    """By the place of a bar what the first rank sent in its steps, by op and dtype."""
+    sent = sent[sent["rank"] == sent["rank"].min()]
     sent = sent[sent["step"] >= (bins.first[0] if len(bins.first) else 0)]
     sent = sent.assign(place=bins.of(sent["step"].to_numpy(np.int64)))
-    sent = sent.groupby(["place", "dtype"], as_index=False, sort=False)[["broadcasts", "bytes"]]
+    keys = ["place", "op", "dtype"]
+    sums = sent.groupby(keys, as_index=False, sort=False)[["collectives", "bytes"]].sum()
     found: dict[int, tuple[_Sent, ...]] = {}
-    names = ("place", "dtype", "broadcasts", "bytes")
-    for place, *of in zip(*(sent.sum()[name].tolist() for name in names), strict=True):
-        found[place] = (*found.get(place, ()), (of[0], of[1], of[2]))
+    names = (*keys, "collectives", "bytes")
+    for place, *of in zip(*(sums[name].tolist() for name in names), strict=True):
+        found[place] = (*found.get(place, ()), (of[0], of[1], of[2], of[3]))
     return found
 
 
-def _per_bar(means: tuple[np.ndarray, ...], bins: Bins) -> list[tuple[int, float, float, float]]:
-    """Place, broadcasts and bytes of all its steps, ms of a step that broadcast: of each bar."""
-    steps, number, size_bytes, took_ms = means
+def _per_bar(
+    means: tuple[np.ndarray, ...], bins: Bins
+) -> list[tuple[int, float, float, float, float]]:
+    """Place; syncs, broadcasts, bytes of all its steps; ms of a step that has any: of each bar."""
+    steps, syncs, number, size_bytes, took_ms = means
     place = bins.of(steps)
     room = len(bins.first)
-    fired = (number > 0) & ~np.isnan(took_ms)
+    fired = (syncs > 0) & ~np.isnan(took_ms)
     with np.errstate(invalid="ignore"):
         ms = np.bincount(place[fired], took_ms[fired], room) / np.bincount(
             place[fired], minlength=room
         )
-    sums = (np.bincount(place, values, room).tolist() for values in (number, size_bytes))
+    sums = (np.bincount(place, values, room).tolist() for values in (syncs, number, size_bytes))
     return list(zip(range(room), *sums, ms.tolist(), strict=True))
 
 
@@ -192,27 +195,31 @@ def _bar(
     step: int,
     last: int,
     named: str,
+    syncs: float,
     number: float,
     size_bytes: float,
     sync_ms: float,
     of: tuple[_Sent, ...],
 ) -> tuple[Row, ...]:
-    if not number:
+    if not syncs:
         return ()
     known, each = not np.isnan(sync_ms), " a step" if last > step else ""
+    kind = ("buffers" if number else "hooked") if known else "enqueued"
+    what = f"{count(round(number), 'broadcast')}, {sent_size(size_bytes)}"
     return (
         {
-            "kind": "buffers" if known else "enqueued",
+            "kind": kind,
             "step": step,
             "left": step - 0.45,
             "right": last + 0.45,
             "bottom": 0.0,
             "top": sync_ms if known else 0.05,
-            "head": f"{named}: {count(round(number), 'broadcast')}, {sent_size(size_bytes)}",
+            "head": f"{named}: {what if number else 'a buffer hook in place of the broadcast'}",
             "time": f"{duration(sync_ms)}{each} (mean of ranks)" if known else _NOT_KNOWN,
             "detail": "\n".join(
-                f"{dtype or 'unknown dtype'}: {count(sent, 'broadcast')}, {sent_size(sent_bytes)}"
-                for dtype, sent, sent_bytes in of
+                f"{dtype or 'unknown dtype'}: {count(sent, op or 'collective')}, "
+                f"{sent_size(sent_bytes)}"
+                for op, dtype, sent, sent_bytes in of
             ),
         },
     )
@@ -221,7 +228,7 @@ def _bar(
 def _title(
     step: int, means: tuple[np.ndarray, ...], sent: Sequence[Row], forwards: Sequence[Row]
 ) -> str:
-    _, number, size_bytes, took = (values[-1].item() for values in means)
+    _, _, number, size_bytes, took = (values[-1].item() for values in means)
     if not number:
         why = dict.fromkeys(row["why"] for row in forwards)
         told = next(iter(why))

@@ -20,7 +20,7 @@ from ddpviz.views.palette import SPANS, Theme
 from ddpviz.views.text import count, duration, names
 
 _KINDS = {
-    "pending": Kind("gradients pending: the height", SPANS["filling"][0]),
+    "pending": Kind("gradients pending: the height", SPANS["filling"][0], rare=True),
     "head_of_line": Kind(SPANS["head_of_line"][1], SPANS["head_of_line"][0], rare=True),
     "launch_delay": Kind(SPANS["launch_delay"][1], SPANS["launch_delay"][0], rare=True),
     "in_flight": Kind(SPANS["in_flight"][1], SPANS["in_flight"][0], rare=True),

@@ -126,7 +126,7 @@ def _bars(
         time = "how much was exposed is not known"
         return ({**common, "kind": "unsplit", "bottom": 0.0, "top": step_ms, "time": time},)
     computed_ms = max(step_ms - exposed_ms, 0.0)
-    time = f"computes {duration(computed_ms)}, exposed {duration(exposed_ms)} (mean of ranks)"
+    time = f"exposed {duration(exposed_ms)}, the rest {duration(computed_ms)} (mean of ranks)"
     return (
         {**common, "kind": "compute", "bottom": 0.0, "top": computed_ms, "time": time},
         {**common, "kind": "exposed", "bottom": computed_ms, "top": step_ms, "time": time},

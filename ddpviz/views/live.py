@@ -48,19 +48,19 @@ class History:
     """The last steps that every rank completed, at most :data:`HISTORY_STEPS`.
 
     ``steps``: rows of :func:`ddpviz.analysis.steps`; ``buffers``: of
-    :func:`ddpviz.analysis.buffers`; ``broadcasts``: collectives of buffers by step, rank, dtype,
-    with their number and bytes; ``changes``: of the configuration.
+    :func:`ddpviz.analysis.buffers`; ``sent``: collectives of buffers by step, rank, op, dtype, with
+    their number and bytes; ``changes``: of the configuration.
     """
 
     steps: pd.DataFrame
     buffers: pd.DataFrame
-    broadcasts: pd.DataFrame
+    sent: pd.DataFrame
     changes: tuple[Change, ...] = ()
 
 
 def no_steps(history: History) -> History:
     """The same tables without rows."""
-    tables = (history.steps, history.buffers, history.broadcasts)
+    tables = (history.steps, history.buffers, history.sent)
     return History(*(table.iloc[:0] for table in tables))
 
 

@@ -127,7 +127,8 @@ def _head(row: Row) -> str:
         return f"{what}: one rank alone"
     if row["equal"]:
         return f"{what}: equal on {count(row['ranks'], 'rank')}"
-    return f"{what}: {len(row['names'])} differ, on {_ranks(row)}"
+    many = len(row["names"])
+    return f"{what}: {many} differ{'s' if many == 1 else ''}, on {_ranks(row)}"
 
 
 def _detail(row: Row) -> str:

@@ -165,7 +165,7 @@ def _labels(exposed: list[Row], end_ms: float, open_ranks: dict[int, str]) -> li
             continue
         of_all = ""
         if length == max(totals[rank]) and len(totals[rank]) > 1:
-            of_all = f" of {duration(sum(totals[rank]))}"
+            of_all = f", {duration(sum(totals[rank]))} in all"
         wide = length >= _INSIDE_SHARE * end_ms
         reach = _LABEL_SHARE * end_ms
         if wide:

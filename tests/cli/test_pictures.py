@@ -17,9 +17,8 @@ from tests.cli.test_errors import assert_one_line
 @needs_chromium
 def test_views_are_drawn_into_a_folder(demo: Demo, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "pictures"
-    done = ddpviz(
-        "pictures", demo.folder, "-o", folder, "--view", "timeline", "plan", "--svg", "--step", "3"
-    )
+    views = ("--view", "timeline", "--view", "plan")  # asked for one by one, none is forgotten
+    done = ddpviz("pictures", demo.folder, "-o", folder, *views, "--svg", "--step", "3")
     assert done.returncode == 0, done.stderr
     assert sorted(one.name for one in folder.iterdir()) == ["plan.svg", "timeline.svg"]
     assert done.stdout.splitlines()[0].split() == ["timeline", str(folder / "timeline.svg")]

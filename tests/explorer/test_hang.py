@@ -41,7 +41,10 @@ def test_the_state_has_a_row_per_rank_with_its_line(tmp_path: Path) -> None:
                 row["where"] for row in told[-1]["waiting"]
             )
 
-        until(known, 60)
+        try:
+            until(known, 60)
+        except AssertionError as error:
+            raise AssertionError(f"no line for each rank: {told[-1]}") from error
         state = told[-1]
         inside, missing = state["waiting"]
         assert state["status"] == "waiting"

@@ -70,8 +70,8 @@ def test_tables_are_those_of_the_whole_recording() -> None:
         table = getattr(found, name).sort_values(["step", "rank"], ignore_index=True)
         whole = whole.sort_values(["step", "rank"], ignore_index=True)
         assert table.equals(whole), name
-    assert found.broadcasts["broadcasts"].tolist() == [1] * 32
-    assert set(found.broadcasts["dtype"]) == {"float32"}
+    assert found.sent["collectives"].tolist() == [1] * 32
+    assert set(found.sent["op"] + " " + found.sent["dtype"]) == {"broadcast float32"}
 
 
 def test_tables_keep_the_last_steps_only() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpviz import analysis
-from ddpviz.analysis.units import format_duration
+from ddpviz.analysis.units import format_bytes, format_duration
 from ddpviz.recording import Recording
 from tests.views.pictures import in_lane, picture_of, rows_of
 
@@ -92,6 +92,37 @@ def test_bars_are_as_high_as_the_sync_was_long(recorded: dict[str, Recording]) -
     heights = {int(row["step"]): 110.0 - row["top"] for row in bars if row["top"] > 0}
     ratios = {step: height / means[step] for step, height in heights.items()}
     assert len(bars) == 4 and max(ratios.values()) == pytest.approx(min(ratios.values()))
+
+
+@pytest.mark.parametrize("case", ["hooked on the group", "hooked after"])
+def test_a_buffer_hook_has_a_bar_of_its_own(recorded: dict[str, Recording], case: str) -> None:
+    recording = recorded[case]
+    picture = picture_of(recording, "buffers")
+    table = analysis.buffers(recording)
+    bars = [row for row in rows_of(picture, "bars", "hooked") if row["bottom"] == 110.0]
+    steps = sorted({int(step) for step in table[table["fired"]]["step"] if step >= 0})
+    assert sorted(int(row["step"]) for row in bars) == steps and steps
+    assert not [row for row in rows_of(picture, "bars", "buffers") if row["bottom"] == 110.0]
+    for row in bars:
+        assert row["head"] == f"step {row['step']:.0f}: a buffer hook in place of the broadcast"
+        mine = table[table["step"] == row["step"]].groupby("rank")["sync_ms"].sum()
+        assert row["time"] == f"{format_duration(1e6 * mine.mean())} (mean of ranks)"
+    sent = analysis.buffer_dtypes(recording, steps[-1])
+    sent = sent[sent["rank"] == 0]
+    told = "\n".join(row["detail"] for row in bars if row["step"] == steps[-1])
+    assert told == "\n".join(
+        f"{row.dtype}: {row.collectives} {row.op}{'s' if row.collectives > 1 else ''}, "
+        f"{format_bytes(row.bytes)}"
+        for row in sent.itertuples()
+    )
+    assert told
+
+
+def test_without_any_sync_there_is_no_axis_of_its_time(recorded: dict[str, Recording]) -> None:
+    off = picture_of(recorded["switched off"], "buffers")
+    assert not [row for row in rows_of(off, "bars") if row["kind"] in ("buffers", "hooked")]
+    assert [label for _, label in off.y_labels or ()][0] == "fired"
+    assert "ms" not in " ".join(label for _, label in off.y_labels or ())
 
 
 def test_drift_and_what_is_sent_for_nothing_are_told(recorded: dict[str, Recording]) -> None:

@@ -249,7 +249,7 @@ def test_a_change_of_configuration_is_marked(moment: Moment) -> None:
     changed = History(
         moment.history.steps,
         moment.history.buffers,
-        moment.history.broadcasts,
+        moment.history.sent,
         (Change(42, "bucket_cap_mb=1"),),
     )
     now = Moment(moment.source, 42, changed)
@@ -267,7 +267,7 @@ def test_an_outlier_is_cut_and_said_so() -> None:
     table = steps(stream.recording)
     table.loc[table["step"] == 0, "step_ms"] = 10_000.0
     moment = moment_of(stream.recording)
-    history = History(table, buffers(stream.recording), moment.history.broadcasts)
+    history = History(table, buffers(stream.recording), moment.history.sent)
     picture = VIEWS["steps"].picture(Moment(moment.source, 22, history))
     assert picture.y[1] < 1_000
     assert picture.x_label == "step      (1 higher bar cut)"
@@ -277,7 +277,7 @@ def test_unknown_communication_is_drawn_as_not_known(moment: Moment) -> None:
     table = moment.history.steps.assign(
         exposed_communication_ms=np.nan, hidden_communication_ms=np.nan
     )
-    history = History(table, moment.history.buffers, moment.history.broadcasts)
+    history = History(table, moment.history.buffers, moment.history.sent)
     now = Moment(moment.source, 42, history)
     assert set(VIEWS["steps"].picture(now).sources["bars"]["kind"]) == {"unsplit"}
     assert "not known" in VIEWS["steps"].picture(now).title

@@ -142,8 +142,8 @@ def test_other_collectives_and_the_rebuild_are_marks_on_a_lane_of_their_own() ->
 def test_exposed_communication_is_labelled_with_its_length() -> None:
     rows = rows_of(sample_recording(), 2)
     assert list(rows.labels["text"]) == [
-        "exposed 22 ms of 24 ms",
-        "exposed 2.0 ms of 3.5 ms",
+        "exposed 22 ms, 24 ms in all",
+        "exposed 2.0 ms, 3.5 ms in all",
         "exposed 2.0 ms",
         "exposed 1.5 ms",
     ]

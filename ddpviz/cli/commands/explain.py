@@ -43,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rank", type=int, metavar="R", help="whose step (the lowest)")
     parser.add_argument(
-        "--against", type=Path, nargs="+", metavar="PATH", help="compare with the traces of a run"
+        "--against",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="PATH",
+        help="compare with the traces of a run",
     )
     parser.add_argument("--html", type=Path, metavar="PAGE", help="write a page there; offline")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("pictures"), metavar="FOLDER", help="(pictures)"
     )
-    parser.add_argument("--view", nargs="+", dest="views", metavar="VIEW", help="of them all")
+    parser.add_argument(
+        "--view", nargs="+", action="extend", dest="views", metavar="VIEW", help="of them all"
+    )
     parser.add_argument("--step", type=int, metavar="N", help="its number (the newest)")
     parser.add_argument("--svg", action="store_true", help="SVG instead of PNG")
     parser.add_argument("--size", default="slide", help="slide or paper (slide)")

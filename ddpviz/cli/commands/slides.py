@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slides",
         nargs="+",
+        action="extend",
         metavar="SLIDE",
         help="some of job, timeline, plan, countdown, buffers, overlap, "
         "comparison, findings, source, close, in the order to show them (all that the recording "
