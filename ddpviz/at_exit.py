@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ddpviz.events import Unavailable
 from ddpviz.printable import printable
-from ddpviz.recording import load
+from ddpviz.recording import Recording, load
 from ddpviz.recording.files import notes_path, ranks_in
+
+if TYPE_CHECKING:
+    from ddpviz.analysis.audit import Finding
 
 #: How long rank 0 waits at its exit for the others to end.
 _PATIENCE_S = 3.0
@@ -22,24 +27,49 @@ _TAIL_BYTES = 65_536
 
 
 def tell_findings(out: Path, world_size: int) -> None:
-    """Print on stderr what the audit finds; nothing for a healthy run, and none of what goes wrong
-    in here: a job's exit is its own."""
+    """Print on stderr what the audit finds, or why it was not done; nothing for a healthy run.
+    What goes wrong in here is no failure of the job: its exit is its own."""
     try:
-        if _all_ended(out, world_size) or _says(out, 0, "failure"):
-            _tell(out)
+        deadline = time.monotonic() + _PATIENCE_S
+        why = _awaited(out, world_size, deadline)
+        if not why or _says(out, 0, "failure"):
+            _tell(_audit_of(out, deadline), f"`ddpviz audit {out}` says how to mend it")
+        else:
+            _say(f"not audited at this exit: {why}; `ddpviz audit {out}` does it then")
     except Exception as error:
-        print(f"ddpviz: the run was not audited ({type(error).__name__}: {error})", file=sys.stderr)
+        _say(f"the run was not audited ({type(error).__name__}: {error})")
 
 
-def _all_ended(out: Path, world_size: int) -> bool:
-    """Whether every rank has; waits a little, but not for ranks that have another folder."""
-    deadline = time.monotonic() + _PATIENCE_S
+def tell_alone(recording: Recording) -> None:
+    """The same of a rank whose records are in its memory alone."""
+    from ddpviz.analysis.audit import audit
+
+    try:
+        how = "attach every rank with the same out=, and `ddpviz audit` compares them"
+        _tell(audit(recording), f"of this rank alone: {how}")
+    except Exception as error:
+        _say(f"the run was not audited ({type(error).__name__}: {error})")
+
+
+def _say(text: str) -> None:
+    """One line on stderr."""
+    print(f"ddpviz: {text}", file=sys.stderr)
+
+
+def _awaited(out: Path, world_size: int, deadline: float) -> str:
+    """Why not every rank is known to have ended, "" where each has; waits a little, but not for
+    ranks that have another folder."""
     while True:
         ranks = ranks_in(out)
-        if len(ranks) < world_size or time.monotonic() > deadline:
-            return False
-        if all(_says(out, rank, "ended") for rank in ranks):
-            return True
+        if len(ranks) < world_size:
+            return f"it has {len(ranks)} of {world_size} ranks, the others' files are elsewhere"
+        going = [str(rank) for rank in ranks if not _says(out, rank, "ended")]
+        if not going:
+            return ""
+        if time.monotonic() > deadline:
+            named = ", ".join(going[:_MOST_FINDINGS])
+            more = f" and {len(going) - _MOST_FINDINGS} more" if len(going) > _MOST_FINDINGS else ""
+            return f"rank{'s' if len(going) > 1 else ''} {named}{more} had not ended"
         time.sleep(0.05)
 
 
@@ -53,15 +83,27 @@ def _says(out: Path, rank: int, note: str) -> bool:
         return f'"note": "{note}"'.encode() in file.read()
 
 
-def _tell(out: Path) -> None:
+def _audit_of(out: Path, deadline: float) -> tuple[Finding, ...]:
+    """Of what is there now; again where a rank is just writing its last records."""
     from ddpviz.analysis.audit import audit
 
-    found = audit(load(out, bound=_ENOUGH_RECORDS))
+    while True:
+        recording = load(out, bound=_ENOUGH_RECORDS)
+        lost = any(note.what == "records" for note in recording.notes(Unavailable))
+        if not lost or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    if recording.dropped:
+        _say(f"only the newest {_ENOUGH_RECORDS} records are audited at this exit")
+    return audit(recording)
+
+
+def _tell(found: tuple[Finding, ...], how: str) -> None:
     for one in found[:_MOST_FINDINGS]:
         since = f"since step {one.since_step}" if one.since_step >= 0 else "before the first step"
         what = one.what if len(one.what) <= _LONGEST else f"{one.what[:_LONGEST]}…"
         text = " ".join(printable(what).split())
-        print(f"ddpviz: {one.severity.text}, {since}: {text}", file=sys.stderr)
+        _say(f"{one.severity.text}, {since}: {text}")
     if found:
         count = "1 finding" if len(found) == 1 else f"{len(found)} findings"
-        print(f"ddpviz: {count}; `ddpviz audit {out}` says how to mend it", file=sys.stderr)
+        _say(f"{count}; {how}")

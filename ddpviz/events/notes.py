@@ -123,10 +123,10 @@ class Unavailable:
     """What cannot be seen of a module, and why: nothing may be concluded from its absence.
 
     ``what``: "buckets", "bucket plan", "parameters" (the Reducer's), "comm hook" (when it returns),
-    "unused parameters", "walk" of a step, "collectives", "records" (of a rank, whose file is cut
-    or not there; its module is :data:`NO_MODULE`), or of torch.compile "graphs", "splits",
-    "graph breaks", "recompilations", "compilations", "fusion". ``why``: completes "not
-    available here, because".
+    "unused parameters", "walk" of a step, "collectives", "records" and "notes" (of a rank, whose
+    file is cut, damaged or not there; its module is :data:`NO_MODULE`), or of torch.compile
+    "graphs", "splits", "graph breaks", "recompilations", "compilations", "fusion". ``why``:
+    completes "not available here, because".
     """
 
     module: int

@@ -23,7 +23,6 @@ _SECONDS, _SHARE = 3.0, 0.05
 _MOST = 50
 
 _NoteType = TypeVar("_NoteType")
-_Key = tuple[str, int]
 _log = logging.getLogger("ddpviz")
 
 
@@ -37,7 +36,7 @@ class Auditor:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self._lock = threading.Lock()
-        self._kept: dict[_Key, Finding] = {}
+        self._kept: list[Finding] = []
         self._found: tuple[Finding, ...] = ()
         self._version: object = None
         self._due = 0.0
@@ -62,23 +61,19 @@ class Auditor:
     def look(self) -> tuple[Finding, ...]:
         """Audit now, on this thread."""
         with self._lock:
-            before = list(self._kept.values())
+            before = list(self._kept)
         found = audit(Recent(self.recording), before)
         with self._lock:
+            fresh: list[Finding] = []
             for one in found:
-                key = one.kind, one.module
-                if one.severity is Severity.NOTE:
-                    self._kept.pop(key, None)  # what came since says that it is none
-                if _stays(one) and len(self._kept) < _MOST:
-                    known = self._kept.get(key, one)
-                    self._kept[key] = dataclasses.replace(
-                        one,
-                        since_step=min(known.since_step, one.since_step),
-                        ranks=tuple(sorted({*known.ranks, *one.ranks})),
-                        names=tuple(dict.fromkeys((*known.names, *one.names))),
-                    )
+                known = _same_cause(one, self._kept)
+                if known is not None and (_stays(one) or one.severity is Severity.NOTE):
+                    self._kept.remove(known)  # a note: what came since says that it is none
+                if _stays(one) and len(self._kept) + len(fresh) < _MOST:
+                    fresh.append(_joined(known, one) if known is not None else one)
+            self._kept += fresh
             now = [one for one in found if not _stays(one)]
-            self._found = in_order([*self._kept.values(), *now])
+            self._found = in_order([*self._kept, *now])
             return self._found
 
     def _look(self) -> None:
@@ -96,8 +91,34 @@ class Auditor:
                 self._due = time.monotonic() + max(_SECONDS, took / _SHARE)
 
 
+def _same_cause(one: Finding, kept: list[Finding]) -> Finding | None:
+    """What is kept of the same cause: that says the same, or else is about the same tensors and
+    ranks, or about some of them; what names nothing is the same wherever it is."""
+    alike = [known for known in kept if (known.kind, known.module) == (one.kind, one.module)]
+
+    def closeness(known: Finding) -> tuple[bool, bool, bool]:
+        return known.what == one.what, known.names == one.names, known.ranks == one.ranks
+
+    best = max(alike, key=closeness, default=None)
+    if best is None or not (best.names and one.names) or best.what == one.what:
+        return best
+    return best if {*best.names} & {*one.names} else None
+
+
+def _joined(known: Finding, one: Finding) -> Finding:
+    """As it is told now, since it was first seen, with all that it was seen on."""
+    return dataclasses.replace(
+        one,
+        since_step=min(known.since_step, one.since_step),
+        ranks=tuple(sorted({*known.ranks, *one.ranks})),
+        names=tuple(dict.fromkeys((*known.names, *one.names))),
+    )
+
+
 def _stays(one: Finding) -> bool:
-    """What is slow may be over, and so may a hang."""
+    """What is slow may be over, and so may a hang; replicas that are equal again parted once."""
+    if one.severity is Severity.NOTE:
+        return one.kind == "replicas-parted"
     return one.severity <= Severity.FAILURE and one.kind != "hang"
 
 

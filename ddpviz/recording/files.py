@@ -9,8 +9,9 @@ A recording is a directory::
     comparison.json          only after a comparison: which steps were whose
 
 One batch is one Arrow message; its metadata give ``attachment`` (0, 1, … for every time a rank
-began in this file) and ``sequence``. No end-of-stream mark is written: the file is valid after
-every batch, any reader of Arrow streams reads it, and a later attachment appends to it.
+began in this file), ``sequence``, the number of its ``notes`` and a ``crc32`` over all of it. No
+end-of-stream mark is written: the file is valid after every batch, any reader of Arrow streams
+reads it, and a later attachment appends to it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +99,11 @@ def from_arrow(batch: pa.RecordBatch) -> np.ndarray:
         if name in batch.schema.names:
             records[name] = batch.column(name).to_numpy(zero_copy_only=True)
     return records
+
+
+def checksum(batch: pa.RecordBatch, attachment: int, sequence: int, notes: int) -> int:
+    """CRC-32 of its place and the values of all columns, one after the other."""
+    found = zlib.crc32(f"{attachment} {sequence} {notes}".encode())
+    for column in batch.columns:
+        found = zlib.crc32(column.to_numpy(zero_copy_only=True), found)
+    return found

@@ -17,24 +17,25 @@ from ddpviz.events import (
     VERSION,
     Batch,
     Ended,
-    Note,
     Process,
     Unavailable,
-    note_from_json,
 )
 from ddpviz.probe.ring import read_ring
 from ddpviz.recording import files
-from ddpviz.recording.attachments import UNNUMBERED, attachment_key, rows_as_bytes
+from ddpviz.recording.attachments import UNNUMBERED, rows_as_bytes
+from ddpviz.recording.rank_notes import Place, RankNotes
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One batch as the Arrow file has it. ``end``: where it ends in the file, in bytes."""
+    """One batch as the Arrow file has it. ``end``: where it ends in the file, in bytes; ``notes``:
+    how many it brought."""
 
     attachment: int
     sequence: int
     records: np.ndarray
     end: int
+    notes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,27 +111,27 @@ def _timed(directory: Path, rank: int, remarks: list[str]) -> Iterator[tuple[int
 
 
 def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]:
-    notes = _read_notes(files.notes_path(directory, rank), remarks)
-    _check_rank(directory, rank, notes)
-    missing = not files.arrow_path(directory, rank).exists()
-    for path, what in (
-        (files.notes_path(directory, rank), "names, plans and configurations"),
-        (files.arrow_path(directory, rank), "its records, but for what a ring has,"),
+    path = files.arrow_path(directory, rank)
+    notes = RankNotes(files.notes_path(directory, rank))
+    _check_rank(rank, notes)
+    ended = any(isinstance(note, Ended) for note in notes.each())
+    missing = not path.exists()
+    for file, what in (
+        (notes.path, "names, plans and configurations"),
+        (path, "its records, but for what a ring has,"),
     ):
-        if not path.exists():
-            remarks.append(f"{path.name} is not there: {what} of rank {rank} are missing")
-    missing |= _emptied(files.arrow_path(directory, rank), notes, rank, remarks)
-    keys = _keys(notes)
-    rings, _ = _read_rings(directory, rank, keys, remarks)
+        if not file.exists():
+            remarks.append(f"{file.name} is not there: {what} of rank {rank} are missing")
+    rings, _ = _read_rings(directory, rank, notes.keys, remarks)
 
-    def read(attachment: int, sequence: int, records: np.ndarray) -> Read:
-        found = tuple(notes.pop((attachment, sequence), ()))
-        return Read(Batch(rank, sequence, records, found), keys.get(attachment, attachment))
+    def read(attachment: int, sequence: int, records: np.ndarray, expected: int = 0) -> Read:
+        found = notes.take((attachment, sequence), expected)
+        return Read(Batch(rank, sequence, records, found), notes.keys.get(attachment, attachment))
 
     def left_behind(before: int) -> Iterator[Read]:
         # Notes whose records are not in the file (yet): a cut, or a batch being written. Outside
         # the numbering, so that the batch itself is still taken when it is there later.
-        for place in sorted(place for place in notes if place[0] < before):
+        for place in notes.left(before):
             found = read(*place, np.empty(0, RECORD))
             yield Read(dataclasses.replace(found.batch, sequence=UNNUMBERED), found.source)
         for attachment in sorted(attachment for attachment in rings if attachment < before):
@@ -138,34 +139,52 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
 
     last = 0
     cut: list[str] = []
-    for part in read_parts(files.arrow_path(directory, rank), cut):
+    lacking: set[Place] = set()
+    for part in read_parts(path, cut):
         if part.attachment > last:
+            lacking |= _without_records(notes, part.attachment)
             last = part.attachment
             yield from left_behind(last)
         others = part.records["rank"][part.records["rank"] != rank]
         if len(others):
-            raise _misplaced(files.arrow_path(directory, rank), rank, int(others[0]))
-        yield read(part.attachment, part.sequence, part.records)
-    yield from left_behind(max(last, *(place[0] for place in notes), *rings, 0) + 1)
-    remarks += cut
-    if missing or cut:
-        why = "its file of records is cut or not there"
-        note = Unavailable(NO_MODULE, "records", 0, why)
-        batch = Batch(rank, UNNUMBERED, np.empty(0, RECORD), (note,))
-        yield Read(batch, keys.get(last, last))
+            raise _misplaced(path, rank, int(others[0]))
+        yield read(part.attachment, part.sequence, part.records, part.notes)
+    final = max(last, notes.last, *rings, 0) + 1
+    lacking |= _without_records(notes, final)
+    yield from left_behind(final)
+    if not missing and not cut and (lacking or (ended and not path.stat().st_size)):
+        here = f"has no records of {_batches(len(lacking))} whose notes are here: it was cut, and"
+        here = here if path.stat().st_size else "is empty:"
+        cut.append(
+            f"{path.name} {here} its records, but for what a ring has, of rank {rank} are missing"
+        )
+    remarks += cut + notes.remarks
+    for what, why in (
+        ("records", "its file of records is cut or not there" if missing or cut else ""),
+        ("notes", "" if notes.complete else "its file of notes is cut, damaged or not there"),
+    ):
+        if why:
+            note = Unavailable(NO_MODULE, what, 0, why)
+            batch = Batch(rank, UNNUMBERED, np.empty(0, RECORD), (note,))
+            yield Read(batch, notes.keys.get(last, last))
 
 
-def _emptied(
-    path: Path, notes: dict[tuple[int, int], list[Note]], rank: int, remarks: list[str]
-) -> bool:
-    """Whether a file has lost all: one that a rank has ended has at least how it is laid out."""
-    ended = any(isinstance(note, Ended) for found in notes.values() for note in found)
-    if not ended or not path.exists() or path.stat().st_size:
-        return False
-    remarks.append(
-        f"{path.name} is empty: its records, but for what a ring has, of rank {rank} are missing"
-    )
-    return True
+def _without_records(notes: RankNotes, before: int) -> set[Place]:
+    """Batches that have notes and no records, though they were written: a later one of the same
+    attachment was, or the rank ended with it. The last one may be being written, or a crash came
+    between its notes and its records."""
+    left = [place for place in notes.left(before) if place[1] >= 0]
+    newest = dict(left)
+    return {
+        (attachment, sequence)
+        for attachment, sequence in left
+        if sequence < newest[attachment]
+        or any(isinstance(note, Ended) for note in notes.of((attachment, sequence)))
+    }
+
+
+def _batches(number: int) -> str:
+    return "a batch" if number == 1 else f"{number} batches"
 
 
 def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:
@@ -188,14 +207,27 @@ def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:
                     batch, metadata = stream.read_next_batch_with_custom_metadata()
                     place = dict(metadata)
                     attachment, sequence = int(place[b"attachment"]), int(place[b"sequence"])
+                    brought = int(place.get(b"notes", 0))
+                    checksum = int(place.get(b"crc32", -1))
                 except StopIteration:
                     break
-                except (pa.ArrowException, OSError, KeyError, TypeError):
+                except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
                     break
                 if attachment < 0 or sequence < UNNUMBERED:
                     break
                 end = source.tell()
-                yield Part(attachment, sequence, files.from_arrow(batch), end)
+                try:
+                    told = files.checksum(batch, attachment, sequence, brought)
+                    records = files.from_arrow(batch)
+                except (pa.ArrowException, ValueError):
+                    told, records = -2, None
+                if records is None or checksum not in (-1, told):
+                    remarks.append(
+                        f"{path.name} is damaged: the {batch.num_rows} records of its batch "
+                        f"{sequence} are left out"
+                    )
+                    continue
+                yield Part(attachment, sequence, records, end, brought)
     cut = path.stat().st_size - end
     if cut > 0:
         remarks.append(f"{path.name} ends within a batch: its last {cut} bytes are left out")
@@ -214,15 +246,15 @@ class Whole:
 
 def whole_part(directory: Path, rank: int) -> Whole:
     """Reads a rank's files for a writer. Raises ValueError if they are foreign."""
-    notes = _read_notes(files.notes_path(directory, rank), [])
-    rings, ring_files = _read_rings(directory, rank, _keys(notes), [])
+    notes = RankNotes(files.notes_path(directory, rank))
+    rings, ring_files = _read_rings(directory, rank, notes.keys, [])
     begin_ns = min((int(records["begin_ns"].min()) for records in rings.values()), default=0)
     size_bytes, attachments, here = 0, 0, set[bytes]()
     for part in read_parts(files.arrow_path(directory, rank), []):
         size_bytes, attachments = part.end, max(attachments, part.attachment + 1)
         if rings and len(part.records) and part.records["begin_ns"].max() >= begin_ns:
             here.update(rows_as_bytes(part.records))
-    attachments = max(attachments, *(place[0] + 1 for place in notes), *(a + 1 for a in rings), 0)
+    attachments = max(attachments, notes.last + 1, *(a + 1 for a in rings), 0)
     only = {}
     for attachment, records in rings.items():
         new = np.array([row not in here for row in rows_as_bytes(records)], bool)
@@ -256,42 +288,11 @@ def _read_rings(
     return rings, readable
 
 
-def _keys(notes: dict[tuple[int, int], list[Note]]) -> dict[int, tuple[str, int, int]]:
-    """The key of every attachment whose Process note is there."""
-    keys: dict[int, tuple[str, int, int]] = {}
-    for (attachment, _), found in notes.items():
-        key = attachment_key(found)
-        if key is not None:
-            keys[attachment] = key
-    return keys
-
-
-def _read_notes(path: Path, remarks: list[str]) -> dict[tuple[int, int], list[Note]]:
-    """Notes by (attachment, sequence) of the batch that brought them, in the order written."""
-    notes: dict[tuple[int, int], list[Note]] = {}
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
-        try:
-            data = json.loads(line)
-            # Until it had a name of its own, it stood among the note's fields.
-            attachment, sequence = data.get("batch") or (data["attachment"], data["sequence"])
-            place = attachment, sequence
-            if not all(type(one) is int and UNNUMBERED <= one < 2**31 for one in place):
-                raise ValueError(f"found {place!r} as attachment and sequence")
-            notes.setdefault(place, []).append(note_from_json(data))
-        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-            remarks.append(f"left out line {number} of {path.name}: {error}")
-    return notes
-
-
-def _check_rank(directory: Path, rank: int, notes: dict[tuple[int, int], list[Note]]) -> None:
+def _check_rank(rank: int, notes: RankNotes) -> None:
     """Raises ValueError where a rank's notes are another one's: files were renamed, or mixed."""
-    for found in notes.values():
-        for note in found:
-            if isinstance(note, Process) and note.rank != rank:
-                raise _misplaced(files.notes_path(directory, rank), rank, note.rank)
+    for note in notes.each():
+        if isinstance(note, Process) and note.rank != rank:
+            raise _misplaced(notes.path, rank, note.rank)
 
 
 def _misplaced(path: Path, rank: int, found: int) -> ValueError:

@@ -72,11 +72,14 @@ class RankWriter:
             batch_of = {"batch": [attachment, batch.sequence]}
             lines = (json.dumps({**note_to_json(note), **batch_of}) for note in batch.notes)
             self._lines.append("".join(f"{line}\n" for line in lines).encode())
+            place["notes"] = len(batch.notes)
             self._columns.append(self._encode(batch.records, place))
 
     def _encode(self, records: np.ndarray, place: dict[str, int]) -> bytes:
-        metadata = {name: str(value) for name, value in place.items()}
-        self._stream.write_batch(files.to_arrow(records), custom_metadata=metadata)
+        columns = files.to_arrow(records)
+        checked = {**place, "crc32": files.checksum(columns, **place)}
+        metadata = {name: str(value) for name, value in checked.items()}
+        self._stream.write_batch(columns, custom_metadata=metadata)
         message = self._buffer.getvalue().removeprefix(_SCHEMA_MESSAGE)
         self._buffer.seek(0)
         self._buffer.truncate()

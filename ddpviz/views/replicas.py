@@ -154,17 +154,21 @@ def _title(cells: list[Row], source: Sampled) -> str:
     bad = max((cell["nonfinite"] for cell in cells if cell["step"] == last), default=0)
     wrong = f", but {count(bad, 'element')} NaN or infinite" if bad else ""
     if broken:
-        what, step = _WHATS[broken[-1]["what"]][0], broken[-1]["step"]
-        return f"{what} differed in step {step}, and are equal now{wrong}"
+        named = broken[-1]["what"]
+        steps = [cell["step"] for cell in broken if cell["what"] == named]
+        when = f"step {steps[0]}"
+        if len(steps) > 1:
+            when = f"{len(steps)} sampled steps from {steps[0]} to {steps[-1]}"
+        return f"{_WHATS[named][0]} differed in {when}, and are equal now{wrong}"
     here = {cell["what"] for cell in promised}
     what = " and ".join(w for w in ("parameters", "gradients") if w in here) or "synced buffers"
     if not any(cell["known"] for cell in promised):
         return f"whether {what} are equal is not known: fingerprints of one rank alone are here"
     ranks = count(max(cell["ranks"] for cell in promised), "rank")
-    steps = count(len(source.steps), "sampled step")
-    where = steps if len(source.steps) == 1 else f"all {steps}"
+    sampled_steps = count(len(source.steps), "sampled step")
+    where = sampled_steps if len(source.steps) == 1 else f"all {sampled_steps}"
     if not source.complete:
-        where = f"the last {steps}"
+        where = f"the last {sampled_steps}"
     return f"{what} are equal on {ranks} in {where}{wrong}"
 
 

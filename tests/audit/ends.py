@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.audit.nets import Two, batch, sgd, train, wrap
 from tests.audit.recorded import Runs
@@ -40,6 +41,38 @@ def skipped_backward(rank: int) -> None:
             optimizer.step()
 
 
+def unused_on_one(rank: int) -> None:
+    """Rank 1 leaves the second layer out of step 2; rank 0 waits for its bucket till its time is
+    over."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    ddp = wrap(Two(), process_group=group)
+    optimizer = sgd(ddp)
+    train(rank, ddp, 2, optimizer)
+    optimizer.zero_grad()
+    with contextlib.suppress(RuntimeError):
+        ddp(batch(rank), skip=rank == 1).square().mean().backward()
+        optimizer.step()
+
+
+def ignored_on_one(rank: int) -> None:
+    """Rank 1 tells DDP to leave a parameter out."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=2))
+    model = Two()
+    if rank == 1:
+        ignored = ["second.bias"]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, ignored)
+    with contextlib.suppress(RuntimeError):
+        wrap(model, process_group=group)
+
+
+def other_dtype(rank: int) -> None:
+    """Rank 1's second layer is of another dtype; nothing is sent at construction."""
+    model = Two()
+    if rank == 1:
+        model.second.to(torch.float64)
+    wrap(model, init_sync=False)
+
+
 def other_shapes(rank: int) -> None:
     """Rank 1's last layer is wider: it is told in DDP's constructor, where rank 0 waits."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=2))
@@ -58,7 +91,16 @@ def other_buffers(rank: int) -> None:
 
 
 ENDS: Runs = {
-    one.__name__: one for one in (step_counts, skipped_backward, other_shapes, other_buffers)
+    one.__name__: one
+    for one in (
+        step_counts,
+        skipped_backward,
+        unused_on_one,
+        ignored_on_one,
+        other_dtype,
+        other_shapes,
+        other_buffers,
+    )
 }
 
 

@@ -41,6 +41,23 @@ EXPECTED = {
     "changed_after": Expected("gradients-changed", 1, _BOTH, _ALL),
     "initial_state": Expected("initial-state", -1, _BOTH, _ALL),
     "learning_rate": Expected("replicas-parted", 1, _BOTH, _ALL, says="learning rate"),
+    "parted_for_a_while": Expected(
+        "replicas-parted", 2, _BOTH, ("first.weight",), "note", "are again at the end of step 4"
+    ),
+    "swapped": Expected(
+        "mismatched-collectives",
+        2,
+        _BOTH,
+        ("allreduce 7 (user), 144 B", "allreduce 7 (bucket 0), 144 B"),
+        says="in another order",
+    ),
+    "unused_on_one": Expected(
+        "bucket-incomplete", 2, (1,), _SECOND, says="left rank 1 its own gradients"
+    ),
+    "ignored_on_one": Expected(
+        "models-differ", -1, _BOTH, ("second.bias",), says="told to ignore differs"
+    ),
+    "other_dtype": Expected("models-differ", -1, _BOTH, _SECOND, says="and float64 [8, 8]"),
     "rounded": Expected("replicas-parted", 0, _BOTH, _ALL, says="of the order of rounding"),
     "local_sgd": Expected("no-sync-step", 0, _BOTH, (), "note", "came 2 times from then on"),
     "never_averaged": Expected(

@@ -18,7 +18,7 @@ from tests.audit.recorded import Runs
 
 
 def unused_layer(rank: int) -> None:
-    """Rank 1 leaves the second layer out of step 1; both get an error in the forward after."""
+    """Both leave the second layer out of step 1, and get an error in the forward after."""
     ddp = wrap(Two())
     train(rank, ddp, 1)
     optimizer = sgd(ddp)
@@ -185,6 +185,38 @@ def learning_rate(rank: int) -> None:
     ddp = wrap(Two())
     train(rank, ddp, 1, sgd(ddp, 0.1))
     train(rank, ddp, 2, sgd(ddp, 0.1 + rank))
+
+
+def parted_for_a_while(rank: int) -> None:
+    """Rank 1 changes a weight after step 1; after step 3 all take rank 0's."""
+    ddp = wrap(Two())
+    optimizer = sgd(ddp)
+    for step in range(6):
+        train(rank, ddp, 1, optimizer)
+        with torch.no_grad():
+            if step == 1 and rank == 1:
+                ddp.module.first.weight.add_(0.01)
+            if step == 3:
+                for parameter in ddp.parameters():
+                    dist.broadcast(parameter, 0)
+
+
+def swapped(rank: int) -> None:
+    """Step 2: rank 0 sums a tensor of its own before its backward, rank 1 after it. It is as large
+    as the bucket, so gloo adds the one to the other without a word."""
+    group = dist.new_group()
+    ddp = wrap(nn.Linear(8, 4), process_group=group)
+    optimizer = sgd(ddp)
+    train(rank, ddp, 2, optimizer)
+    own = torch.ones(8 * 4 + 4)
+    optimizer.zero_grad()
+    loss = ddp(batch(rank, 2)).square().mean()
+    if rank == 0:
+        dist.all_reduce(own, group=group)
+    loss.backward()
+    if rank == 1:
+        dist.all_reduce(own, group=group)
+    optimizer.step()
 
 
 def rounded(rank: int) -> None:
@@ -467,6 +499,8 @@ FAULTS: Runs = {
         changed_after,
         initial_state,
         learning_rate,
+        parted_for_a_while,
+        swapped,
         rounded,
         local_sgd,
         never_averaged,

@@ -47,6 +47,34 @@ def test_what_is_no_recording_has_exit_status_2(tmp_path: Path) -> None:
     assert done.stderr.startswith("ddpviz audit: ") and done.stderr.count("\n") == 1
 
 
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose replicas part, which its notes alone tell."""
+    folder = tmp_path_factory.mktemp("parted") / "run"
+    recordings({"learning_rate": faults.learning_rate})["learning_rate"].save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("damage", ["third", "emptied", "gone"])
+def test_of_damaged_notes_it_is_said_what_was_not_checked(
+    parted: Path, tmp_path: Path, damage: str
+) -> None:
+    whole = ddpviz("audit", parted, "--json")
+    assert whole.returncode == 1 and json.loads(whole.stdout)["complete"]
+    folder = tmp_path / "run"
+    shutil.copytree(parted, folder)
+    file = folder / "rank-0001.notes.jsonl"
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 3] if damage == "third" else b"")
+    if damage == "gone":
+        file.unlink()
+    told = json.loads(ddpviz("audit", folder, "--json").stdout)
+    assert not told["complete"] and told["remarks"]
+    not_checked = {one["kind"]: one["why"] for one in told["not_checked"]}
+    assert not_checked["replicas-parted"] == "not all notes of rank 1 are here"
+    assert {"models-differ", "straggler", "gradients-differ", "hook-not-mean"} <= {*not_checked}
+
+
 @pytest.mark.parametrize("damage", ["half", "gone"])
 def test_of_a_damaged_file_nothing_is_concluded(demo: Demo, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "run"

@@ -11,7 +11,7 @@ import pytest
 import ddpviz
 
 SCRIPT = """
-import os, signal, sys
+import os, signal, sys, time
 import torch, torch.distributed as dist
 import ddpviz
 rank, out, way = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -19,7 +19,7 @@ dist.init_process_group("gloo", init_method=f"file://{out}.rendezvous", rank=ran
 torch.manual_seed(0)
 ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 4))
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-ddpviz.attach(ddp, out)
+ddpviz.attach(ddp, None if way == "memory" else out)
 for step in range(4):
     optimizer.zero_grad()
     if way == "raises" and step == 3 and rank == 1:
@@ -28,16 +28,20 @@ for step in range(4):
         raise StopIteration("enough")
     if way == "killed" and step == 3 and rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    if way == "bypassed" and step > 1:
+    if way in ("bypassed", "memory") and step > 1:
         ddp.module(torch.ones(2, 8) * (rank + 1)).sum().backward()
     else:
         ddp(torch.ones(2, 8) * (rank + 1)).sum().backward()
     optimizer.step()
 dist.barrier()
+if way == "late" and rank == 1:
+    time.sleep(8)  # longer than rank 0 has patience
 """
 
 
-@pytest.mark.parametrize("way", ["healthy", "bypassed", "raises", "alike", "killed"])
+@pytest.mark.parametrize(
+    "way", ["healthy", "bypassed", "raises", "alike", "killed", "late", "memory"]
+)
 def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -70,5 +74,12 @@ def test_rank_0_tells_what_was_found(tmp_path: Path, way: str) -> None:
     if way == "healthy":
         assert lines == []
         return
+    if way == "late":
+        (line,) = lines
+        assert line.startswith("ddpviz: not audited at this exit: rank 1 had not ended; `ddpviz ")
+        return
     assert lines[0].startswith("ddpviz: wrong numbers, since step 2: ")
+    if way == "memory":
+        assert lines[-1].startswith("ddpviz: 1 finding; of this rank alone: attach every rank with")
+        return
     assert lines[-1] == f"ddpviz: 1 finding; `ddpviz audit {tmp_path / 'run'}` says how to mend it"

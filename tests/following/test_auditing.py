@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ddpviz.analysis.audit import audit
@@ -18,6 +20,7 @@ from tests.waiting import until
 def recorded() -> dict[str, Recording]:
     runs = {"no_sync_step": faults.no_sync_step, "unused_search": faults.unused_search}
     runs["local_sgd"] = faults.local_sgd
+    runs["parted_for_a_while"] = faults.parted_for_a_while
     return recordings(runs | {"drifting": healthy.drifting_buffers})
 
 
@@ -57,6 +60,65 @@ def test_what_comes_later_can_say_that_it_was_meant(recorded: dict[str, Recordin
     (after,) = auditor.look()
     assert (before.kind, before.severity.text) == ("no-sync-step", "wrong numbers")
     assert (after.kind, after.severity.text) == ("no-sync-step", "note")
+
+
+def grown(whole: Recording, until: int) -> Recording:
+    """The same run as it was at the end of a step."""
+    growing = Recording()
+    for rank in whole.ranks:
+        records = whole.records(ranks=rank)
+        records = records[records["step"] <= until]
+        notes = tuple(
+            note
+            for kind in whole._intake.notes
+            for note in whole.notes(kind, rank=rank)
+            if getattr(note, "step", -1) <= until
+        )
+        growing.append(Batch(rank, 0, records, notes))
+    return growing
+
+
+def test_replicas_that_are_equal_again_are_told_so(
+    recorded: dict[str, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the audit of the whole run, and also where the newest steps have only the end of it."""
+    whole = recorded["parted_for_a_while"]
+    (parted,) = Auditor(grown(whole, 3)).look()
+    assert (parted.kind, parted.severity.text) == ("replicas-parted", "wrong numbers")
+    for newest in (200, 1):
+        auditor = Auditor(grown(whole, 3))
+        auditor.look()
+        auditor.recording = whole
+        monkeypatch.setattr(auditing, "_STEPS", newest)
+        (mended,) = auditor.look()
+        assert (mended.kind, mended.severity.text) == ("replicas-parted", "note")
+        assert (mended.since_step, mended.names) == (2, ("first.weight",))
+        assert "are again at the end of step" in mended.what
+        assert auditor.look() == (mended,)  # and it stays
+    assert [one.severity.text for one in audit(whole)] == ["note"]
+
+
+def test_findings_of_one_kind_stay_apart(
+    recorded: dict[str, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two causes of one kind are two findings, also when they are found again and again."""
+    whole = recorded["no_sync_step"]
+    (first,) = audit(whole)
+    said = [
+        dataclasses.replace(first, kind="bucket-incomplete", what=f"{name} missing", names=(name,))
+        for name in ("a", "b")
+    ]
+    later = [
+        dataclasses.replace(said[0], what="a, c missing", names=("a", "c"), since_step=5),
+        said[1],
+    ]
+    auditor = Auditor(whole)
+    for found in (said, said, later, said):
+        monkeypatch.setattr(auditing, "audit", lambda source, known, found=found: tuple(found))
+        told = auditor.look()
+        assert [one.names[0] for one in told] == ["a", "b"]
+        assert {one.since_step for one in told} == {first.since_step}
+    assert told[0].names == ("a", "c") and told[0].what == "a missing"
 
 
 def test_asking_never_waits_for_an_audit(recorded: dict[str, Recording]) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ddpviz.events import RECORD, Ended, Plan, Process, note_to_json
+from ddpviz.events import RECORD, Ended, Kind, Plan, Process, Unavailable, note_to_json
 from ddpviz.recording import RankWriter, load
+from ddpviz.recording.reading import read_directory
 from tests.recording.material import (
     EPOCH_NS,
     batches,
@@ -156,10 +157,103 @@ def test_a_file_that_has_lost_all_is_said_and_nothing_follows_from_it(tmp_path):
         notes = tmp_path / "run" / f"rank-{rank:04}.notes.jsonl"
         ended = Ended(rank, 1)
         with notes.open("a") as file:
-            line = {**note_to_json(ended), "attachment": 0, "sequence": 99}
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({**note_to_json(ended), "batch": [0, 0]}) + "\n")
     (tmp_path / "run" / "rank-0001.arrow").write_bytes(b"")
     again = load(tmp_path / "run")
     said = "rank-0001.arrow is empty: its records, but for what a ring has, of rank 1 are missing"
     assert said in again.remarks
     assert [one for one in again.audit() if one.kind == "step-counts"] == []
+
+
+def ended_run(directory, count=5):
+    """Batches of a rank, the last with its end; and where each of them ends in the file."""
+    sent = batches(count, size=6)
+    sent[-1] = dataclasses.replace(sent[-1], notes=(*sent[-1].notes, Ended(0, 1)))
+    writer, ends = RankWriter(directory, 0), []
+    for batch in sent:
+        writer(batch)
+        ends.append((directory / "rank-0000.arrow").stat().st_size)
+    writer.close()
+    return sent, ends
+
+
+def test_a_file_cut_between_two_batches_is_known_to_be_cut(tmp_path):
+    _, ends = ended_run(tmp_path)
+    path = tmp_path / "rank-0000.arrow"
+    whole = path.read_bytes()
+    assert not load(tmp_path).remarks and not load(tmp_path).notes(Unavailable)
+    for end in (0, *ends[:-1]):
+        path.write_bytes(whole[:end])
+        cut = load(tmp_path)
+        assert (
+            len(cut.remarks) == 1
+            and "records, but for what a ring has, of rank 0" in (cut.remarks[0])
+        )
+        assert [note.what for note in cut.notes(Unavailable)] == ["records"]
+
+
+def test_a_notes_file_that_lost_lines_is_known_to_have(tmp_path):
+    sent, _ = ended_run(tmp_path)
+    path = tmp_path / "rank-0000.notes.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 3
+    for keep, batches_without in (
+        (b"", "3 batches"),
+        (b"".join(lines[:-1]), "a batch"),
+        (b"".join(lines[1:]), "a batch"),
+    ):
+        path.write_bytes(keep)
+        cut = load(tmp_path)
+        assert same(cut.records(), joined(sent))
+        assert [note.what for note in cut.notes(Unavailable)] == ["notes"]
+        assert cut.remarks == (
+            f"rank-0000.notes.jsonl has not all notes of {batches_without}: "
+            "names or plans may lack",
+        )
+    path.unlink()
+    assert [note.what for note in load(tmp_path).notes(Unavailable)] == ["notes"]
+
+
+def test_a_damaged_batch_is_left_out_and_the_others_read(tmp_path):
+    sent, ends = ended_run(tmp_path)
+    path = tmp_path / "rank-0000.arrow"
+    whole = bytearray(path.read_bytes())
+    random = np.random.default_rng(5)
+    left_out = 0
+    for _ in range(300):
+        at = int(random.integers(ends[1], ends[2]))  # in the third batch
+        changed = bytearray(whole)
+        changed[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(changed)
+        try:
+            found = load(tmp_path)
+        except ValueError as error:
+            assert "rank-0000.arrow" in str(error)
+            continue
+        rest = [batch for number, batch in enumerate(sent) if number != 2]
+        records = found.records()
+        records = records[records["kind"] != Kind.GAP]
+        if same(records, joined(sent)):
+            continue  # a byte that nothing depends on
+        if same(records, joined(rest)):
+            left_out += 1
+        else:
+            assert same(records, joined(sent[:2]))  # it could not be read on
+        assert any("rank-0000.arrow" in remark for remark in found.remarks)
+        assert [note.what for note in found.notes(Unavailable)] == ["records"]
+    assert left_out > 50
+
+
+def test_notes_that_are_written_while_records_are_read_are_read(tmp_path):
+    """Both files grow: a batch whose notes came after the notes were read has them all the same."""
+    sent = batches(4, size=6)
+    writer = RankWriter(tmp_path, 0)
+    writer(sent[0])
+    remarks = []
+    reads = read_directory(tmp_path, remarks)
+    later = dataclasses.replace(sent[1], notes=(plan(0),))
+    first = next(reads)
+    writer(later)
+    rest = list(reads)
+    writer.close()
+    assert [read.batch.notes for read in (first, *rest)][-1] == (plan(0),) and not remarks

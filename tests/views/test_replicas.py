@@ -104,7 +104,9 @@ def test_what_is_older_than_the_sampled_steps_that_are_drawn_is_not_told_as_know
     lately = picture_of(recording, "replicas")  # as the live explorer, the last 200
     assert lately.title == "parameters are equal on 2 ranks in the last 200 sampled steps"
     whole = VIEWS["replicas"].picture(still(recording, None, "", 1000, VIEWS.values()))
-    assert whole.title == "parameters differed in step 19, and are equal now"
+    assert whole.title == (
+        "parameters differed in 10 sampled steps from 10 to 19, and are equal now"
+    )
     broken = _sampled_steps(260, range(10, 260))
     title = picture_of(broken, "replicas").title
     assert title.startswith("parameters differ between ranks since step 60 or before: ")

@@ -143,7 +143,7 @@ def buckets_incomplete(case: Case) -> Iterator[Finding]:
             "static-graph-broken" if static and not frozen else "bucket-incomplete",
             Severity.WRONG_NUMBERS,
             f"{waits}{case.of(module)} never completed on {on(ranks)}: no gradient came for "
-            f"{named}, so this backward left every rank its own gradients",
+            f"{named}, so this backward {_left(case, module, ranks)}",
             first.step,
             ranks,
             missing or tuple(f"bucket {one}" for one in first.buckets),
@@ -158,6 +158,15 @@ def buckets_incomplete(case: Case) -> Iterator[Finding]:
             first.step,
             module,
         )
+
+
+def _left(case: Case, module: int, ranks: tuple[int, ...]) -> str:
+    """What became of the gradients: where some ranks go on, the others wait for them."""
+    if set(ranks) >= set(case.modules.get(module, {})):
+        return "left every rank its own gradients"
+    own, whom = ("its", "it") if len(ranks) == 1 else ("their", "them")
+    waits = f"the others wait for {whom} in that bucket's all-reduce"
+    return f"left {on(ranks)} {own} own gradients, while {waits}"
 
 
 def never_reduced(case: Case) -> Iterator[Finding]:

@@ -78,7 +78,13 @@ class Case:
     @functools.cached_property
     def cut(self) -> set[int]:
         """Ranks of which not all that was recorded is here: nothing follows from how they end."""
-        return {rank for rank, note in self.notes(Unavailable) if note.what == "records"}
+        lost = ("records", "notes")
+        return {rank for rank, note in self.notes(Unavailable) if note.what in lost}
+
+    @functools.cached_property
+    def unnamed(self) -> set[int]:
+        """Ranks of which names, plans, fingerprints or configurations are lost."""
+        return {rank for rank, note in self.notes(Unavailable) if note.what == "notes"}
 
     @functools.cached_property
     def unseen(self) -> set[tuple[int, int]]:

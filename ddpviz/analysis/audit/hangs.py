@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections import Counter
@@ -13,15 +14,19 @@ import numpy as np
 from ddpviz.analysis.audit.case import Case, apart, on
 from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.naming import collective_name
+from ddpviz.analysis.tables import among
 from ddpviz.analysis.units import format_bytes
 from ddpviz.analysis.waiting import waiting
 from ddpviz.analysis.waiting.scene import Scene, sizes_differ
-from ddpviz.events import Process, Stall
+from ddpviz.events import Cause, Flag, Process, Stall
 
 #: How long a collective may be open before that is a failure, and no note.
 _LONG_S = 60.0
 #: How names of collectives of DDP's constructor end.
 _OF_CONSTRUCTION = ("(verify)", "(initial state)")
+#: What is launched in an order that the program gives.
+_IN_ORDER = (Cause.BUCKET, Cause.BUFFERS, Cause.USER)
+_BUCKET = re.compile(r"\(bucket \d+\)$")
 #: Findings that say why ranks wait at the end.
 _EXPLAINED = (
     "mismatched-collectives",
@@ -29,6 +34,14 @@ _EXPLAINED = (
     "step-counts",
     "backward-skipped",
     "debug-detail",
+)
+#: Findings that say why a bucket is waited for: a rank's own never completed, or is another one.
+_OF_BUCKETS = (
+    "bucket-incomplete",
+    "static-graph-broken",
+    "parameter-replaced",
+    "models-differ",
+    "configurations-differ",
 )
 
 
@@ -48,9 +61,12 @@ def mismatched(case: Case) -> Iterator[Finding]:
         calls = {int(scene.calls["rank"][one]): scene.calls[one] for one in at}
         names = {rank: _said(case, call) for rank, call in calls.items()}
         earliest = min(calls.values(), key=lambda call: int(call["begin_ns"]))
+        # Where sizes are alike, what was summed is a mixture, and nobody complains.
+        mixed = _of_other_order(scene.calls[at]) and bool((scene.calls[at]["end_ns"] > 0).all())
+        modules = {int(one["module"]) for one in calls.values() if one["cause"] == Cause.BUCKET}
         yield Finding(
             "mismatched-collectives",
-            Severity.FAILURE,
+            Severity.WRONG_NUMBERS if mixed else Severity.FAILURE,
             "ranks are in different collectives at the same place: "
             + "; ".join(f"rank {rank} in {name}" for rank, name in sorted(names.items())),
             case.since(int(earliest["rank"]), int(earliest["step"]), int(earliest["begin_ns"])),
@@ -64,6 +80,7 @@ def mismatched(case: Case) -> Iterator[Finding]:
             "certain",
             "timeline",
             int(earliest["step"]) if earliest["step"] >= 0 else None,
+            modules.pop() if len(modules) == 1 else -1,
         )
 
 
@@ -78,8 +95,22 @@ def _differ(scene: Scene, at: np.ndarray) -> bool:
     operations = {name for name in scene.operation[at] if name}
     if len(operations) > 1:
         return True
+    if _of_other_order(scene.calls[at]):
+        return True
     name = next(iter(operations), "")
     return any(sizes_differ(scene.calls[at[0]], scene.calls[one], name) for one in at[1:])
+
+
+def _of_other_order(calls: np.ndarray) -> bool:
+    """Whether they are alike by operation and size and are for something else by rank: another
+    bucket, or one rank's own collective beside another's bucket. What Join sends in the place of
+    another rank's is meant to be there, and what hooks send may overtake each other."""
+    if not among(calls["cause"], *_IN_ORDER).all() or (calls["flags"] & Flag.FROM_HOOK).any():
+        return False
+    buckets = calls[calls["cause"] == Cause.BUCKET]["index"]
+    return len(np.unique(calls["cause"])) > 1 or (
+        len(np.unique(buckets)) > 1 and bool((buckets >= 0).all())
+    )
 
 
 def _said(case: Case, call: np.void) -> str:
@@ -126,6 +157,9 @@ def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     building = all(one.collective.endswith(_OF_CONSTRUCTION) for one in inside)
     if inside and building and any(one.kind == "models-differ" for one in found):
         return  # the constructor refuses them on one rank, and waits on another
+    in_buckets = inside and all(_BUCKET.search(one.collective) for one in inside)
+    if in_buckets and any(one.kind in _OF_BUCKETS for one in found):
+        return
     states = Counter(one.state for one in held.ranks)
     step = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
     yield Finding(

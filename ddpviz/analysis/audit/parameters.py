@@ -125,6 +125,7 @@ def _stepped_with(reduced: Moment | None, applied: Moment | None) -> tuple[Momen
 
 #: Findings that say why any gradient of a module is not the mean, and those that do for names.
 _OF_ALL = (
+    "mismatched-collectives",
     "bucket-incomplete",
     "static-graph-broken",
     "second-backward",

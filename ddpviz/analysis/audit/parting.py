@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ddpviz.analysis.audit.case import Case, listed
 from ddpviz.analysis.audit.findings import Finding, Severity
@@ -10,6 +10,9 @@ from ddpviz.analysis.audit.local_sgd import averagings, hook_at
 from ddpviz.analysis.audit.moments import apart_by, differing, looked_at
 from ddpviz.analysis.fingerprints import Moment
 
+KIND = "replicas-parted"
+#: The first moment that differs, names, who stands apart, the last moment that differs.
+_Stretch = tuple[Moment, dict[str, None], set[int], Moment]
 #: Findings that say why the parameters of a module part, whatever their severity.
 EXPLAINING = (
     "no-sync-step",
@@ -20,16 +23,22 @@ EXPLAINING = (
 
 
 def replicas_parted(case: Case, found: list[Finding]) -> Iterator[Finding]:
-    """Parameters that differ though nothing above says why."""
-    wrong: dict[int, tuple[Moment, dict[str, None], set[int], Moment]] = {}
+    """Parameters that differ, or differed for a while, though nothing above says why."""
+    wrong: dict[int, _Stretch] = {}
+    mended: dict[int, tuple[_Stretch, Moment]] = {}
     for moment in case.moments("parameters"):
         names, ranks = differing(moment)
         if not names:
-            wrong.pop(moment.module, None)  # they were made equal again: only what lasts counts
+            if moment.module in wrong:
+                mended[moment.module] = wrong.pop(moment.module), moment
             continue
         first, known, who, _ = wrong.get(moment.module, (moment, {}, set(), moment))
         known.update(dict.fromkeys(names))
         wrong[moment.module] = first, known, who | set(ranks), moment
+    for module, (stretch, again) in mended.items():
+        if module not in wrong:
+            yield from _equal_again(case, found, stretch, again)
+    yield from _known_equal_again(case, found, {*wrong, *mended})
     for module, (first, known, who, last) in wrong.items():
         if any(one.module == module and one.since_step <= first.step for one in _roots(found)):
             continue
@@ -39,6 +48,67 @@ def replicas_parted(case: Case, found: list[Finding]) -> Iterator[Finding]:
         apart, rounding = apart_by(case, last, known)
         names = tuple(name for name in last.names if name in known)
         yield _told(case, first, last, names, tuple(sorted(who)), hook, apart, rounding)
+
+
+def _equal_again(
+    case: Case, found: list[Finding], stretch: _Stretch, again: Moment
+) -> Iterator[Finding]:
+    """Parameters that differed for a while. Local SGD means them to, between two averagings."""
+    first, known, who, last = stretch
+    module = first.module
+    meant = hook_at(case, module, first.step) or averagings(case, module, first.step).count
+    if meant or any(one.module == module and one.kind != KIND for one in _roots(found)):
+        return
+    until = f"step {first.step}"
+    if last.step > first.step:
+        until = f"steps {first.step} to {last.step}"
+    names = tuple(name for name in last.names if name in known)
+    before = looked_at(case, module, first.step, first.what)
+    yield _mended(case, module, first.step, f"{until}{before}", tuple(sorted(who)), names, again)
+
+
+def _known_equal_again(
+    case: Case, found: list[Finding], here: Collection[int]
+) -> Iterator[Finding]:
+    """Of what was found before this source, which has none of the moments that differed."""
+    for one in found:
+        if one.kind != KIND or one.severity is Severity.NOTE or one.module in here:
+            continue
+        later = (moment for moment in case.moments("parameters") if moment.module == one.module)
+        again = next((moment for moment in later if moment.step > one.since_step), None)
+        if again is not None and len(again.ranks) > 1:
+            since = one.since_step
+            until = f"step {since} and maybe later"
+            yield _mended(case, one.module, since, until, one.ranks, one.names, again)
+
+
+def _mended(
+    case: Case,
+    module: int,
+    since: int,
+    until: str,
+    ranks: tuple[int, ...],
+    names: tuple[str, ...],
+    again: Moment,
+) -> Finding:
+    return Finding(
+        KIND,
+        Severity.NOTE,
+        f"parameters{case.of(module)} were not the same on all ranks at the end of {until}, and "
+        f"are again at the end of step {again.step}: {listed(names)}",
+        since,
+        ranks,
+        names,
+        f"their fingerprints differ at the end of {until}, and no longer in step {again.step}",
+        "weights were written on some ranks only, and later on all alike: a broadcast, a "
+        "checkpoint that every rank loads, an average that the program takes",
+        "make weights equal before the first step that uses them: gradients of the steps between "
+        "were averaged over different models",
+        "certain",
+        "replicas",
+        since,
+        module,
+    )
 
 
 def _roots(found: list[Finding]) -> list[Finding]:
@@ -96,7 +166,7 @@ def _told(
             "load and change weights on every rank alike, and give every rank the same optimizer"
         )
     return Finding(
-        "replicas-parted",
+        KIND,
         severity,
         what,
         first.step,

@@ -111,6 +111,7 @@ _ANY = (
 _FOLLOWS = {
     "step-counts": ("backward-skipped",),
     "mismatched-collectives": ("models-differ",),
+    "initial-state": ("models-differ",),
 }
 #: Every kind of finding there is.
 KINDS = (*_ACROSS, *_SAMPLED, *_HOOKED, *_TIMED, *_ENVIRONMENT, *_ANY)
@@ -137,6 +138,15 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         why = "what the comm hook was given and what it handed back was not recorded"
         yield from _because(why, _HOOKED)
     yield from _ends(case)
+    if case.unnamed:
+        why = f"not all notes of {on(case.unnamed)} are here"
+        told = ("step-counts", "hang")
+        yield from _because(why, [kind for kind in _ACROSS if kind not in told])
+        yield from _because(why, (*_SAMPLED, *_HOOKED, *_PARTED, *_ENVIRONMENT))
+    dropped = getattr(case.source, "dropped", 0)  # only a recording in memory has a bound
+    if dropped:
+        why = f"{dropped} older records are no longer in memory: of their steps nothing is known"
+        yield from _because(why, (*_UNREDUCED, "bucket-incomplete", "backward-skipped"))
     levels = {note.level for note in case.source.notes(Process)}
     if levels == {"summary"}:
         yield from _because(
@@ -172,7 +182,7 @@ def _ends(case: Case) -> Iterator[Unchecked]:
         yield from _because(f"{on(others)} of {world} {_was(others)} not recorded", _ACROSS)
     elif case.cut:
         why = f"not all is here that was recorded of {on(case.cut)}"
-        yield from _because(why, ("step-counts", "hang"))
+        yield from _because(why, ("step-counts", "hang", "rank-failed"))
     elif not case.source.notes(Ended) and not case.source.notes(Failure):
         last = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
         where = f" in step {last}" if last >= 0 else ""

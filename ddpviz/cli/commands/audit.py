@@ -22,7 +22,7 @@ FOUND = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder")
+    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder, or a trace")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
             "recording": str(options.recording),
             "ranks": recording.ranks,
             "findings": [one.as_json() for one in found],
+            "complete": not unchecked,
             "not_checked": [{"kind": one.kind, "why": one.why} for one in unchecked],
             "remarks": list(recording.remarks),
         }
