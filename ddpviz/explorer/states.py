@@ -42,6 +42,8 @@ _TOLD = (
 
 #: Findings of the audit that are listed.
 _MOST_FINDINGS = 20
+#: Names of tensors that a finding has in the list.
+_MOST_NAMES = 50
 #: Names of a bucket's parameters that the table of a hang has.
 _MOST_PARAMETERS = 8
 
@@ -188,6 +190,9 @@ def _found(one: Finding) -> dict[str, Any]:
         "sure": one.sure,
         "view": one.view,
         "step": one.view_step,
+        "ranks": list(one.ranks),
+        "names": list(one.names[:_MOST_NAMES]),
+        "more_names": max(len(one.names) - _MOST_NAMES, 0),
     }
 
 

@@ -32,6 +32,8 @@ _LETTER_PX, _AROUND_PX = 5.7, 14.0
 _LEAST_SHARE = 0.25
 _BLOCKS = ("left", "right", "top", "bottom", "bucket", "colour", "edge", "head", "time", "detail")
 _LABELS = ("x", "y", "text")
+_LENGTHS = ("left", "right", "x")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _TEXTS = ("colour", "head", "time", "detail", "text")
 
 
@@ -72,18 +74,20 @@ def picture(moment: Moment) -> Picture:
     if rows is None:
         hint = moment.hint if moment.step is None else without_plan(moment.source)
         rows = PlanRows(hint, [], [], [], [], [], _HEIGHT_PX, 1.0)
-    elif not rows.longest_mib:
+    elif not rows.longest_bytes:
         rows = PlanRows(rows.title, [], [], [], [], [], _HEIGHT_PX, 1.0)
+    unit, unit_bytes = _unit(rows.longest_bytes)
     return Picture(
         step=-1 if moment.step is None else moment.step,
         title=rows.title,
         sources={
-            "bars": _bucket_bars(rows.bars),
-            "marks": live_canvas.marks(rows.marks),
-            "blocks": columns(_BLOCKS, rows.blocks, _TEXTS),
-            "labels": columns(_LABELS, rows.labels, _TEXTS),
+            "bars": _bucket_bars(_in(unit_bytes, rows.bars)),
+            "marks": live_canvas.marks(_in(unit_bytes, rows.marks)),
+            "blocks": columns(_BLOCKS, _in(unit_bytes, rows.blocks), _TEXTS),
+            "labels": columns(_LABELS, _in(unit_bytes, rows.labels), _TEXTS),
         },
-        x=(0.0, _end_mib(rows, moment.width_px)),
+        x=(0.0, _end_bytes(rows, moment.width_px) / unit_bytes),
+        x_label=unit,
         y=(rows.height_px, 0.0),
         height_px=round(rows.height_px),
         y_labels=rows.lanes,
@@ -92,11 +96,25 @@ def picture(moment: Moment) -> Picture:
     )
 
 
-def _end_mib(rows: PlanRows, width_px: int) -> float:
+def _unit(longest_bytes: float) -> tuple[str, int]:
+    """The axis' unit, and its bytes: so that the longest bar has a number before the point."""
+    fits = [unit for unit in _UNITS.items() if longest_bytes >= unit[1] / 2]
+    return fits[-1] if fits else ("B", 1)
+
+
+def _in(unit_bytes: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in bytes, in another unit."""
+    return [
+        {name: of / unit_bytes if name in _LENGTHS else of for name, of in row.items()}
+        for row in rows
+    ]
+
+
+def _end_bytes(rows: PlanRows, width_px: int) -> float:
     """Where the axis ends, so that each label fits behind its bar."""
     margin_px = max((len(label) for _, label in rows.lanes), default=0) * _LETTER_PX + _AROUND_PX
     frame_px = max(width_px - margin_px - _AROUND_PX, 1.0)
-    end = max(rows.longest_mib, 1e-6)
+    end = max(rows.longest_bytes, 1.0)
     for label in rows.labels:
         share = 1 - (len(label["text"]) * _LETTER_PX + _AROUND_PX) / frame_px
         end = max(end, label["x"] / max(share, _LEAST_SHARE))

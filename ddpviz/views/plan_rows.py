@@ -12,7 +12,6 @@ from ddpviz.events import Bucket, Module, Plan, Tensor
 from ddpviz.views.live import untypeset
 from ddpviz.views.text import count, names, size
 
-MIB = 2**20
 #: Launch order as a ramp, from the first bucket to the last.
 FIRST, LAST = "#0072B2", "#C6DFF0"
 #: Blocks of parameters in the figure; neighbours of one bucket are merged beyond it.
@@ -35,7 +34,8 @@ REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class PlanRows:
-    """What the figure shows. ``longest_mib``: of the longest bar; lanes are in px from the top."""
+    """What the figure shows: lengths in bytes, lanes in px from the top. ``longest_bytes``: of the
+    longest bar."""
 
     title: str
     lanes: list[tuple[float, str]]
@@ -44,7 +44,7 @@ class PlanRows:
     blocks: list[dict[str, Any]]
     labels: list[dict[str, Any]]
     height_px: float
-    longest_mib: float
+    longest_bytes: float
 
 
 def plan_rows(source: Source, *, brief: bool = False) -> PlanRows | None:
@@ -100,7 +100,7 @@ def plan_rows(source: Source, *, brief: bool = False) -> PlanRows | None:
         blocks=_merged(blocks),
         labels=labels,
         height_px=y + _GAP_PX / 2,
-        longest_mib=longest / MIB,
+        longest_bytes=longest,
     )
 
 
@@ -178,9 +178,9 @@ def _bars(number: int, bucket: Bucket, lane: _Lane, reason: str) -> list[dict[st
         "time": _told(bucket, reason),
         "detail": "",
     }
-    rows = [{**common, "kind": "fill", "left": 0.0, "right": limit / MIB}]
+    rows = [{**common, "kind": "fill", "left": 0.0, "right": limit}]
     if bucket.bytes > limit:
-        edges = {"left": limit / MIB, "right": bucket.bytes / MIB}
+        edges = {"left": limit, "right": bucket.bytes}
         rows.append({**common, "kind": "overshoot", **edges})
     return rows
 
@@ -190,7 +190,7 @@ def _limit(number: int, bucket: Bucket, lane: _Lane) -> list[dict[str, Any]]:
         return []  # far beyond the bar: the label says it
     return [
         {
-            "x": bucket.limit_bytes / MIB,
+            "x": bucket.limit_bytes,
             "top": lane.middle - lane.half * 1.3,
             "bottom": lane.middle + lane.half * 1.3,
             "head": f"limit of bucket {number}: {size(bucket.limit_bytes)}",
@@ -210,7 +210,7 @@ def _blocks(
     rows, left = [], 0.0
     for index in indices:
         tensor, bucket = found.tensor(index), order.get(index, -1)
-        right = left + tensor.bytes / MIB
+        right = left + tensor.bytes
         shape = " × ".join(map(str, tensor.shape))
         rows.append(
             {
@@ -263,7 +263,7 @@ def _colour(bucket: int, buckets: int) -> str:
 
 
 def _label(size_bytes: int, lane: _Lane, text: str) -> dict[str, Any]:
-    return {"x": size_bytes / MIB, "y": lane.middle, "text": untypeset(text)}
+    return {"x": size_bytes, "y": lane.middle, "text": untypeset(text)}
 
 
 def _parameters(indices: Any) -> str:

@@ -14,14 +14,19 @@ const wrong: AuditFinding = {
   remedy: 'pass find_unused_parameters=True',
   sure: 'certain',
   view: 'countdown',
-  step: 1
+  step: 1,
+  ranks: [0, 1],
+  names: ['second.weight', 'second.bias'],
+  more_names: 0
 };
 const slow: AuditFinding = {
   ...wrong,
   kind: 'unused-search',
   severity: 'slow',
   view: 'plan',
-  step: null
+  step: null,
+  names: ['a', 'b', 'c', 'd', '<b>e</b>'],
+  more_names: 3
 };
 
 function made(): { findings: Findings; lookAt: ReturnType<typeof vi.fn> } {
@@ -59,10 +64,29 @@ describe('the findings of the audit', () => {
     );
     const links = findings.list.querySelectorAll('button');
     expect([...links].map(link => link.textContent)).toEqual([
-      'step 1, Countdown'
+      'step 1, Countdown',
+      'Bucket Plan'
     ]);
+    const wanted: string[] = [];
+    findings.wanted.subscribe(view => {
+      wanted.push(view);
+    });
     links[0]?.click();
     expect(lookAt).toHaveBeenCalledWith(1);
+    links[1]?.click();
+    expect(lookAt).toHaveBeenCalledTimes(1);
+    expect(wanted).toEqual(['countdown', 'plan']);
+  });
+
+  it('have all names that their sentence only counts', () => {
+    const { findings } = made();
+    findings.draw(2, [wrong, slow]);
+    const [few, many] = [...findings.list.querySelectorAll('li')];
+    expect(few?.querySelector('details')).toBe(null);
+    expect(many?.querySelector('summary')?.textContent).toBe('All 8 names');
+    expect(many?.querySelector('details')?.textContent).toContain(
+      'a, b, c, d, <b>e</b> and 3 more'
+    );
   });
 
   it('stay as they are while nothing changes, and go with the last', () => {

@@ -10,7 +10,7 @@ from ddpviz.events import Module
 from ddpviz.recording import Recording
 from tests.views.pictures import in_lane, picture_of, rows_of
 
-_MIB = 2**20
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20}
 _PLANS = ["by default", "explicit cap", "list of caps", "find_unused by default", "two dtypes"]
 
 
@@ -20,6 +20,7 @@ def test_each_bucket_is_drawn_up_to_its_limit_and_beyond(
 ) -> None:
     recording = recorded[case]
     picture = picture_of(recording, "plan")
+    unit = _UNITS[picture.x_label or ""]
     table = analysis.plans(recording)
     shown = table[table["version"].isin([table["version"].min(), table["version"].max()])]
     lanes = list(picture.y_labels or ())
@@ -32,17 +33,17 @@ def test_each_bucket_is_drawn_up_to_its_limit_and_beyond(
         unlimited = pd.isna(row["limit_bytes"])
         limit = row["bytes"] if unlimited else row["limit_bytes"]
         fill = here["fill"]
-        assert fill["left"] == 0 and fill["right"] == pytest.approx(min(row["bytes"], limit) / _MIB)
+        assert fill["left"] == 0 and fill["right"] == pytest.approx(min(row["bytes"], limit) / unit)
         assert ("overshoot" in here) == (row["bytes"] > limit)
         if "overshoot" in here:
             beyond = here["overshoot"]["right"] - here["overshoot"]["left"]
-            assert beyond == pytest.approx((row["bytes"] - limit) / _MIB)
+            assert beyond == pytest.approx((row["bytes"] - limit) / unit)
         limits = [mark["x"] for mark in marks if mark["top"] < at < mark["bottom"]]
         if unlimited:
             assert limits == [] and fill["time"].endswith("without a limit")
         else:  # one far beyond the bar is told by the label
             near = limit <= 1.3 * row["bytes"]
-            assert limits == ([pytest.approx(limit / _MIB)] if near else [])
+            assert limits == ([pytest.approx(limit / unit)] if near else [])
 
 
 @pytest.mark.parametrize("case", _PLANS)
@@ -53,10 +54,11 @@ def test_parameters_lie_as_registered_and_in_their_buckets(
     picture = picture_of(recording, "plan")
     tensors = recording.notes(Module, rank=0)[-1].parameters
     blocks = rows_of(picture, "blocks")
+    unit = _UNITS[picture.x_label or ""]
     registered = in_lane(picture, blocks, "as registered")
     assert [block["head"] for block in registered] == [tensor.name for tensor in tensors]
     for block, tensor in zip(registered, tensors, strict=True):
-        assert block["right"] - block["left"] == pytest.approx(tensor.bytes / _MIB)
+        assert block["right"] - block["left"] == pytest.approx(tensor.bytes / unit)
     table = analysis.plans(recording)
     newest = table[table["version"] == table["version"].max()]
     bucket_of = {name: row.bucket for row in newest.itertuples() for name in row.parameter_names}
@@ -65,6 +67,16 @@ def test_parameters_lie_as_registered_and_in_their_buckets(
     for at, names in zip(lanes, newest["parameter_names"], strict=True):
         beneath = [b for b in blocks if at < b["top"] < b["bottom"] < at + 12]
         assert [block["head"] for block in beneath] == list(names)
+
+
+@pytest.mark.parametrize("case", _PLANS)
+def test_the_axis_has_numbers_that_can_be_read(recorded: dict[str, Recording], case: str) -> None:
+    """In a unit in which the longest bar is neither a fraction with zeros nor thousands."""
+    picture = picture_of(recorded[case], "plan")
+    longest = max(row["right"] for row in rows_of(picture, "bars"))
+    assert 0.5 <= longest < 1024
+    largest = int(analysis.plans(recorded[case])["bytes"].max())
+    assert longest * _UNITS[picture.x_label or ""] == pytest.approx(largest)
 
 
 @pytest.mark.parametrize("case", ["explicit cap", "find_unused by default", "list of caps"])

@@ -1,5 +1,6 @@
 import type { SessionClient } from './client';
 import { element, setText, show } from './dom';
+import { Emitter } from './emitter';
 import { plural } from './format';
 import { viewLabel } from './protocol';
 import type { AuditFinding } from './protocol';
@@ -12,6 +13,9 @@ const SIGNS: Readonly<Record<AuditFinding['severity'], string>> = {
   note: 'i'
 };
 
+/** So many names the audit's sentences tell at most. */
+const IN_SENTENCE = 4;
+
 function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }
@@ -20,6 +24,8 @@ function capital(text: string): string {
 export class Findings {
   readonly badge: HTMLButtonElement;
   readonly list: HTMLElement;
+  /** The view that somebody wants to see one in. */
+  readonly wanted = new Emitter<string>();
 
   private readonly _rows: HTMLElement;
   private _open = false;
@@ -91,29 +97,56 @@ export class Findings {
         { class: 'ddpviz-quiet' },
         `${capital(one.evidence)}. Usual cause: ${one.cause}.`
       ),
+      this._all(one),
       element('p', {}, `To mend it: ${one.remedy} (${one.sure}).`)
     );
   }
 
-  /** A button to the step that shows it. */
-  private _where(one: AuditFinding): HTMLElement | null {
-    const step = one.step;
-    if (step === null || step < 0) {
+  /** The names that its sentence only counts. */
+  private _all(one: AuditFinding): HTMLElement | null {
+    if (one.names.length <= IN_SENTENCE) {
       return null;
     }
+    const more =
+      one.more_names > 0 ? ` and ${String(one.more_names)} more` : '';
+    return element(
+      'details',
+      { class: 'ddpviz-quiet' },
+      element(
+        'summary',
+        {},
+        `All ${plural(one.names.length + one.more_names, 'name')}`
+      ),
+      `${one.names.join(', ')}${more}`
+    );
+  }
+
+  /** A button to the step and the view that show it. */
+  private _where(one: AuditFinding): HTMLElement | null {
+    if (one.view === '') {
+      return null;
+    }
+    const step = one.step !== null && one.step >= 0 ? one.step : null;
+    const label = viewLabel(one.view);
     return element(
       'button',
       {
         class: 'ddpviz-link',
-        title: `Go to that step: the view ${viewLabel(one.view)} shows it`,
+        title:
+          step === null
+            ? `The view ${label} shows it`
+            : `Go to that step: the view ${label} shows it`,
         attributes: { type: 'button' },
         on: {
           click: () => {
-            this._client.lookAt(step);
+            if (step !== null) {
+              this._client.lookAt(step);
+            }
+            this.wanted.emit(one.view);
           }
         }
       },
-      `step ${String(step)}, ${viewLabel(one.view)}`
+      step === null ? label : `step ${String(step)}, ${label}`
     );
   }
 }

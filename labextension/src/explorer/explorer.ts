@@ -99,13 +99,20 @@ export class Explorer {
       )
     );
     let settled = () => {};
+    /** What shows a view, opened where it is not. */
+    const opened = (view: string): HTMLElement => {
+      const one = tabs?.open(view) === true ? tabs : added.show(view);
+      const figures = [this.first, ...others];
+      const there = figures.find(each => 'view' in each && each.view === view);
+      return (one ?? there ?? this.first).node;
+    };
+    const see = (view: string) => {
+      settled();
+      settled = reveal(opened(view), node);
+    };
     /** The sentences stand above the view that shows it, and can be seen. */
     const tell = ({ view }: Demonstrated) => {
-      const opened = tabs?.open(view) === true ? tabs : added.show(view);
-      const figures = [this.first, ...others];
-      const shown =
-        opened ?? figures.find(one => 'view' in one && one.view === view);
-      (shown ?? this.first).node.before(found.node);
+      opened(view).before(found.node);
       if (document.activeElement === demonstrations.toggle) {
         found.node.focus({ preventScroll: true });
       }
@@ -119,6 +126,7 @@ export class Explorer {
       end,
       listenForKeys(node, client),
       client.demonstrator.shows.subscribe(tell),
+      state.findings.wanted.subscribe(see),
       () => {
         settled();
       }

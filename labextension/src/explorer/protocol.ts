@@ -104,6 +104,10 @@ export interface AuditFinding {
   /** The view that shows it, and at which step; "" and null for none. */
   view: string;
   step: number | null;
+  /** Ranks it shows on, and the first of the names of parameters, buffers or buckets. */
+  ranks: number[];
+  names: string[];
+  more_names: number;
 }
 
 export type SwitchKind =

@@ -85,7 +85,7 @@ export class StateLine {
 
   private readonly _pill: HTMLElement;
   private readonly _facts: HTMLElement;
-  private readonly _findings: Findings;
+  readonly findings: Findings;
   private readonly _why: HTMLElement;
   private readonly _waiting = new WaitingTable();
   private readonly _problem: HTMLElement;
@@ -94,7 +94,7 @@ export class StateLine {
   constructor(private readonly _client: SessionClient) {
     this._pill = element('span', { class: 'ddpviz-pill' });
     this._facts = element('span', { class: 'ddpviz-facts' });
-    this._findings = new Findings(_client);
+    this.findings = new Findings(_client);
     this._why = element('p', {
       class: 'ddpviz-why',
       attributes: { 'aria-live': 'polite' }
@@ -111,11 +111,11 @@ export class StateLine {
         { class: 'ddpviz-row' },
         this._pill,
         this._facts,
-        this._findings.badge
+        this.findings.badge
       ),
       this._why,
       this._waiting.node,
-      this._findings.list,
+      this.findings.list,
       this._problem
     );
     const clock = setInterval(() => {
@@ -142,7 +142,7 @@ export class StateLine {
     setText(this._pill, `${pill.sign} ${pill.word}`);
     this._pill.dataset['status'] = pill.kind;
     setText(this._facts, state === null ? '' : facts(state).join(' · '));
-    this._findings.draw(state?.findings ?? 0, state?.audit ?? []);
+    this.findings.draw(state?.findings ?? 0, state?.audit ?? []);
     const gone = connectionWords(connection, this._client.age_s);
     const said = gone === '' && state !== null ? why(state) : gone;
     setText(this._why, said);
