@@ -12,6 +12,7 @@ import numpy as np
 
 from ddpviz.traces.columns import Category, Trace, outermost
 from ddpviz.traces.decoding import Args
+from ddpviz.traces.pairing import paired
 
 #: By their letters, the longer before what it contains.
 _OPERATIONS = (
@@ -179,27 +180,21 @@ def _matched(
         told = _details(trace, run)
         if told is not None and isinstance(told.external, int) and is_kernel(trace.text(run)):
             by_id.setdefault(told.external, run)
-    matched, taken, ran = {}, set(), set(runs)
+    matched: dict[int, int] = {}
+    taken, ran = set(), set(runs)
     for position, told in launches:
         same = position if position in ran else by_id.get(told.external) if told else None
         if same is not None and same not in taken:
             matched[position] = same
             taken.add(same)
-    waiting: dict[tuple[str, int], list[int]] = {}
-    for run in runs:
-        if run not in taken:
-            kind = operation(trace.text(run)), _size(trace, run)
-            waiting.setdefault(kind, []).append(run)
-    for position, _ in sorted(launches, key=lambda one: int(trace.begin_ns[one[0]])):
-        if position in matched:
-            continue
-        kind = operation(_name(trace, position)), _size(trace, position)
-        line = waiting.get(kind) or waiting.get((kind[0], -1)) or []
-        while line and trace.begin_ns[line[0]] < trace.begin_ns[position]:
-            line.pop(0)  # launched before the trace began
-        if line:
-            matched[position] = line.pop(0)
-    return matched
+    rest = [run for run in runs if run not in taken]
+    host = not any(is_kernel(trace.text(run)) for run in rest)
+    left = [position for position, _ in launches if position not in matched]
+
+    def kind_of(position: int) -> tuple[str, int]:
+        return operation(_name(trace, position)), _size(trace, position)
+
+    return matched | paired(trace, left, rest, kind_of, host)
 
 
 def _size(trace: Trace, position: int) -> int:

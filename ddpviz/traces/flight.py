@@ -48,6 +48,10 @@ _CAUSES = {
 }
 
 
+#: No tensor has more; a damaged dump may say so.
+_MOST_ELEMENTS = 2**40
+
+
 @dataclasses.dataclass(frozen=True)
 class Dump:
     """One rank's. ``entries``: unchecked, as the recorder wrote them."""
@@ -101,9 +105,7 @@ class _Plain(pickle.Unpickler):
 def _dump(path: Path, found: Any) -> Dump:
     entries = found.get("entries") if isinstance(found, dict) else None
     if not isinstance(entries, list):
-        raise TraceError(
-            f"found a pickle at {path} without entries, expected a dump of the flight recorder"
-        )
+        raise TraceError(f"found {path} without entries, expected a dump of the flight recorder")
     known = [one for one in entries if isinstance(one, dict) and _time(one, "time_created_ns")]
     if not known:
         raise TraceError(f"found no collective in the flight recorder's dump {path}")
@@ -111,7 +113,7 @@ def _dump(path: Path, found: Any) -> Dump:
     configured = found.get("pg_config")
     for one in configured.values() if isinstance(configured, dict) else ():
         said = one.get("ranks") if isinstance(one, dict) else None
-        digits = "".join(c if c.isdigit() else " " for c in str(said)).split()
+        digits = "".join(c if c in "0123456789" else " " for c in str(said)).split()
         members = tuple(int(digit) for digit in digits if len(digit) < 6)
         if members:
             groups[str(one.get("name", ""))] = members
@@ -197,7 +199,9 @@ def _stuck(rank: int, dump: Dump) -> list[str]:
     if not waiting:
         return []
     first = waiting[0]
-    frame = next((f for f in first.get("frames") or () if isinstance(f, dict)), None)
+    frames = first.get("frames")
+    of_dicts = (f for f in (frames if isinstance(frames, list) else ()) if isinstance(f, dict))
+    frame = next(of_dicts, None)
     where = f", launched at {frame.get('filename')}:{frame.get('line')}" if frame else ""
     return [
         f"rank {rank} had launched {len(waiting)} collectives that were not known to be over: the "
@@ -224,7 +228,7 @@ def _what(one: dict[str, Any]) -> tuple[str, int]:
     dtype, size = DTYPES.get(str(said).lower(), ("", 0))
     elements = elements_of(one.get("input_sizes"))
     name = operation(str(one.get("profiling_name"))) or "collective"
-    return f"{name} {dtype}".strip(), max(elements, 0) * size
+    return f"{name} {dtype}".strip(), min(max(elements, 0), _MOST_ELEMENTS) * size
 
 
 def _cause(one: dict[str, Any]) -> Cause:

@@ -45,7 +45,7 @@ def remarks_on(runs: list[Run]) -> list[str]:
             "the trace has no kernels: when collectives ran is not known, only when the host "
             "enqueued them; record it with ProfilerActivity.CUDA"
         )
-    remarks += [*_modules(runs), *_hooked(runs)]
+    remarks += [*_modules(runs), *_hooked(runs), *_unpaired(runs)]
     evidence = sorted({plan.evidence for run in runs for plan in run.layouts if plan.evidence})
     for told in evidence:
         remarks.append(f"bucket plans are inferred: {told}")
@@ -78,6 +78,23 @@ def _modules(runs: list[Run]) -> Iterator[str]:
             f"{len(several)} DDP modules do: the trace doesn't say which forward is whose, so they "
             "are shown as one module, whose plans change from one backward to the next"
         )
+
+
+def _unpaired(runs: list[Run]) -> Iterator[str]:
+    """Launched collectives that ran, as others of the trace did, and whose row is not there."""
+    for run in runs:
+        if run.on_device or run.enqueued or not run.phases.iterations:
+            continue
+        first, last = (run.phases.iterations[at].forward.begin_ns for at in (0, -1))
+        inside = [
+            one.collective for one in run.collectives if first <= one.collective.launch_ns < last
+        ]
+        lacking = [one for one in inside if not one.begin_ns]
+        if lacking and len(lacking) < len(inside):
+            yield (
+                f"the trace of rank {run.rank} lacks rows of collectives that ran: which are "
+                f"missing is not known, so {len(lacking)} of {len(inside)} are told without an end"
+            )
 
 
 def _hooked(runs: list[Run]) -> Iterator[str]:

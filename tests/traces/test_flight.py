@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ddpviz
 from ddpviz.traces import TraceError
@@ -103,3 +107,40 @@ def test_other_pickles_are_one_sentence(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(TraceError, match=said):
             ddpviz.load(path)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["frames", "input_sizes", "input_dtypes", "state", "retired", "profiling_name", "pg_id"]
+            + ["collective_seq_id", "time_discovered_completed_ns", "time_created_ns"]
+        ),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers(-(2**70), 2**70)
+            | st.floats()
+            | st.text(max_size=5),
+            lambda of: st.lists(of, max_size=3) | st.dictionaries(st.text(max_size=4), of),
+            max_leaves=6,
+        ),
+    ),
+    st.text(max_size=6),
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_an_entry_says_it_is_read_or_refused_in_a_sentence(
+    entry: dict[str, Any], ranks: str
+) -> None:
+    """What a damaged dump, or another version of torch, may have in a field."""
+    whole = {"time_created_ns": 10**18, "profiling_name": "nccl:all_reduce", "pg_id": 0}
+    dump = {"entries": [whole, {**whole, **entry}], "pg_config": {"0": {"ranks": ranks}}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dump_rank0.json"
+        path.write_text(json.dumps(dump), encoding="utf-8")
+        try:
+            recording = ddpviz.load(path)
+        except TraceError as error:
+            assert "\n" not in str(error) and str(path) in str(error)
+            return
+        assert recording.ranks == [0] and len(recording.collectives()) >= 1
+        recording.waiting()

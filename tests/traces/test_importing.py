@@ -11,6 +11,7 @@ import ddpviz
 from ddpviz.events import Clock, Flag, Kind, Plan
 from ddpviz.recording import Recording
 from ddpviz.views.source import read_run
+from tests.traces.made import trace, written
 from tests.traces.recorded import BYTES, MODES, PARAMETERS, STEPS
 from tests.views.frames import Framed
 
@@ -140,3 +141,26 @@ def test_traces_of_others_cpu(handed_over: Path) -> None:
     assert set(steps["buckets"]) == {4} and set(steps["buffer_broadcasts"]) == {2}
     (plan,) = recording.notes(Plan, rank=1)
     assert sum(len(bucket.parameters) for bucket in plan.buckets) == 64
+
+
+def test_a_row_that_is_missing_leaves_other_steps_as_they_are(tmp_path: Path) -> None:
+    """One run of an all-reduce is not in the trace: nothing says which of its step's it was."""
+    whole = trace(steps=6)
+    lost = {**whole, "traceEvents": list(whole["traceEvents"])}
+    runs = [at for at, one in enumerate(lost["traceEvents"]) if one["name"] == "gloo:all_reduce"]
+    del lost["traceEvents"][runs[5]]  # the second of step 2
+    recordings = {
+        name: ddpviz.load(written(tmp_path / f"{name}.rank0.json", content))
+        for name, content in {"whole": whole, "lost": lost}.items()
+    }
+    tables = {
+        name: one.collectives().set_index(["step", "cause", "sequence"])["duration_ms"]
+        for name, one in recordings.items()
+    }
+    lacking = tables["lost"][tables["lost"].isna()]
+    assert len(lacking) == 2 and set(lacking.index.get_level_values("step")) == {2}
+    known = tables["lost"].dropna()
+    assert known.equals(tables["whole"].loc[known.index])
+    said = [one for one in recordings["lost"].remarks if "lacks rows of collectives" in one]
+    assert len(said) == 1 and "2 of " in said[0]
+    assert not [one for one in recordings["whole"].remarks if "lacks rows" in one]

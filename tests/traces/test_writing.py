@@ -64,17 +64,18 @@ def test_rows_are_nested_in_what_ranks_recorded(tmp_path: Path, mode: str) -> No
 
 def assert_nested(events: list[dict[str, Any]]) -> None:
     """Perfetto drops what overlaps in a lane."""
-    lanes: dict[tuple[int, int], list[tuple[float, float]]] = collections.defaultdict(list)
+    lanes: dict[tuple[int, int], list[tuple[float, float, str]]] = collections.defaultdict(list)
     for one in events:
         if one["ph"] == "X" and one["tid"] != 3:
-            lanes[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+            span = one["ts"], one["ts"] + one["dur"], f"{one['name']} {one.get('args')}"
+            lanes[one["pid"], one["tid"]].append(span)
     for spans in lanes.values():
-        open_: list[float] = []
-        for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            while open_ and open_[-1] <= begin + 1e-3:
+        open_: list[tuple[float, float, str]] = []
+        for span in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_ and open_[-1][1] <= span[0] + 1e-3:
                 open_.pop()
-            assert not open_ or end <= open_[-1] + 1e-3
-            open_.append(end)
+            assert not open_ or span[1] <= open_[-1][1] + 1e-3, (open_[-1], span)
+            open_.append(span)
 
 
 def test_flows_go_from_each_gradient_to_its_bucket_to_its_collective(

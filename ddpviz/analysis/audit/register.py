@@ -187,6 +187,9 @@ def _ends(case: Case) -> Iterator[Unchecked]:
         last = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
         where = f" in step {last}" if last >= 0 else ""
         why = f"no rank's recording has an end: the job still runs, or all ranks were killed{where}"
+        if {note.level for note in case.source.notes(Process)} == {"trace"}:
+            yield from _because("a trace does not say how its ranks ended", ("rank-failed", "hang"))
+            return
         yield from _because(why, ("rank-failed",))
 
 

@@ -41,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only this step; of a recording, -1 for the construction of the first DDP module, -2 "
         "of the second (the last step whose functions were followed, or the last one)",
     )
-    parser.add_argument("--rank", type=int, metavar="R", help="whose step (the lowest)")
+    parser.add_argument(
+        "--rank",
+        type=int,
+        metavar="R",
+        help="whose step (the lowest); of a single trace that does not say it, its rank",
+    )
     parser.add_argument(
         "--against",
         type=Path,

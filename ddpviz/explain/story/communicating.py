@@ -50,6 +50,7 @@ def for_another(here: Facts) -> Iterator[Cost]:
         for name, at_ms in sorted(where.items(), key=lambda one: -one[1])
         if at_ms > 0.05 * ms
     )
+    places = f" ({places})" if places else ""
     rank, late = here.run.rank, found.chronic
     times_of = dict(found.last)
     if late is None or late == rank:
@@ -70,7 +71,7 @@ def for_another(here: Facts) -> Iterator[Cost]:
             here,
             "waiting for other ranks",
             ms,
-            f"rank {rank} waits {{time}} for ranks that come later ({places}); {often}",
+            f"rank {rank} waits {{time}} for ranks that come later{places}; {often}",
             "like work for all ranks: batches of one size, as many loading workers, nothing else "
             "on their hosts",
             "none to DDP",
@@ -81,7 +82,7 @@ def for_another(here: Facts) -> Iterator[Cost]:
         f"waiting for rank {late}",
         ms,
         f"rank {rank} waits {{time}} for rank {late}, which comes last in {times_of[late]} of "
-        f"{found.steps} steps ({places}){_before(here, late, ms)}",
+        f"{found.steps} steps{places}{_before(here, late, ms)}",
         f"what rank {late} alone does: loading, logging, checkpoints, a longer batch",
         "none to DDP",
     )
@@ -146,12 +147,13 @@ def buffers(here: Facts) -> Iterator[Cost]:
     often = (
         "in every forward" if len(mine) >= forwards else f"in {len(mine)} of {forwards} forwards"
     )
+    are = "is" if len(mine[-1].calls) == 1 else "are"
     yield cost_of(
         here,
         "broadcasting buffers",
         here.a_step_ms(of_step, where_any=True),
-        f"{_moved(mine[-1])} are the module's buffers (as BatchNorm has them): {{time}} before the "
-        f"forward can start, {often}",
+        f"{_moved(mine[-1])} {are} the module's buffers (as BatchNorm has them): {{time}} before "
+        f"the forward can start, {often}",
         "`forward_sync_buffers=False` (`broadcast_buffers` before torch 2.13), or SyncBatchNorm "
         "with it",
         "ranks' running statistics then drift apart unless something else keeps them equal, and a "

@@ -61,7 +61,7 @@ def compare(first: tuple[Story, Recording], second: tuple[Story, Recording]) -> 
             name,
             _shown(column, ours[column]),
             _shown(column, theirs[column]),
-            _difference(ours[column], theirs[column]),
+            _difference(column, ours[column], theirs[column]),
         )
         for name, column in _MEASURES
     ]
@@ -86,7 +86,8 @@ def _shown(column: str, value: float) -> str:
     return f"{value:.1f} ms" if column.endswith("_ms") else f"{value:g}"
 
 
-def _difference(first: float, second: float) -> str:
-    if math.isnan(first) or math.isnan(second) or not first:
+def _difference(column: str, first: float, second: float) -> str:
+    unknown = column == "bucket_bytes" and not second  # a step that reduces sends some
+    if math.isnan(first) or math.isnan(second) or not first or unknown:
         return ""
     return f"{(second - first) / first:+.0%}"
