@@ -40,13 +40,19 @@ def tell_findings(out: Path, world_size: int) -> None:
         _say(f"the run was not audited ({type(error).__name__}: {error})")
 
 
-def tell_alone(recording: Recording) -> None:
-    """The same of a rank whose records are in its memory alone."""
+def tell_alone(recording: Recording, world_size: int) -> None:
+    """The same of a rank whose records are in its memory alone: of its newest steps."""
     from ddpviz.analysis.audit import audit
+    from ddpviz.following.auditing import Recent
 
     try:
-        how = "attach every rank with the same out=, and `ddpviz audit` compares them"
-        _tell(audit(recording), f"of this rank alone: {how}")
+        how = "attach with out=, and `ddpviz audit` says how to mend it"
+        if world_size > 1:
+            how = (
+                "of this rank alone: attach every rank with the same out=, and `ddpviz audit` "
+                "compares them"
+            )
+        _tell(audit(Recent(recording)), how)
     except Exception as error:
         _say(f"the run was not audited ({type(error).__name__}: {error})")
 
@@ -84,18 +90,21 @@ def _says(out: Path, rank: int, note: str) -> bool:
 
 
 def _audit_of(out: Path, deadline: float) -> tuple[Finding, ...]:
-    """Of what is there now; again where a rank is just writing its last records."""
+    """Of what is there now; again where a rank is just writing the last of it."""
     from ddpviz.analysis.audit import audit
 
+    before: tuple[str, ...] | None = None
     while True:
         recording = load(out, bound=_ENOUGH_RECORDS)
-        lost = any(note.what == "records" for note in recording.notes(Unavailable))
-        if not lost or time.monotonic() > deadline:
+        lost = any(note.what in ("records", "notes") for note in recording.notes(Unavailable))
+        if not lost or recording.remarks == before or time.monotonic() > deadline:
             break
-        time.sleep(0.05)
-    if recording.dropped:
-        _say(f"only the newest {_ENOUGH_RECORDS} records are audited at this exit")
-    return audit(recording)
+        before = recording.remarks
+        time.sleep(0.3)
+    found = audit(recording)
+    if found and recording.dropped:
+        _say(f"of this run's newest {_ENOUGH_RECORDS} records:")
+    return found
 
 
 def _tell(found: tuple[Finding, ...], how: str) -> None:

@@ -68,7 +68,7 @@ class Attachment:
         if ours and self.recording is not None and self.recorder.rank == 0:
             from ddpviz.at_exit import tell_alone
 
-            tell_alone(self.recording)
+            tell_alone(self.recording, self.recorder.world_size)
 
     def _told(self) -> str:
         """What SIGUSR1 prints: of all ranks whose records are here."""
@@ -131,7 +131,8 @@ def attach(
     so many seconds notes in which and at which line, for ``recording.waiting()``; 0 for never.
     SIGUSR1 prints what everyone waits for, as far as the records are in ``out``. When the process
     ends, rank 0 prints what an audit finds there, or why it was not done; of a healthy run nothing.
-    Without ``out`` that is what rank 0 can tell of itself.
+    Without ``out``, and without :meth:`Attachment.close` before, that is what rank 0 can tell of
+    its own newest steps.
     Call it on every rank, with the same arguments, between two steps; DDP modules built while
     attached are recorded as well.
 

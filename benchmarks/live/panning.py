@@ -22,7 +22,7 @@ _MIDDLE = """(selector) => {
 }"""
 _CONTROL = 2
 _LEFT: dict[str, Any] = {"button": "left", "buttons": 1, "clickCount": 1}
-_TIMELINE = ".ddpviz-panel .ddpviz-figure[aria-label=timeline]"
+_TIMELINE = ".ddpviz-panel .ddpviz-figure[data-view=timeline]"
 _TIMES = 24
 _PAUSE_SECONDS = 0.12
 _STEPS = 8

@@ -78,6 +78,7 @@ class Session:
         self._loaded: Loaded | None = None
         self._demonstrated: Loaded | None = None  # what a demonstration loaded, not the user
         self._cells = itertools.count(1)
+        self._changes = status.Changes()
         self._started = time.time()
         self._finalizer: weakref.finalize[Any, Any] | None = None
         work = self._work = Work()
@@ -373,6 +374,10 @@ class Session:
             0 if loaded is None else loaded.step,
             ranks,
             work.failure,
+            self._changes.count(
+                None if loaded is None else loaded.settings,
+                0 if crew is None else crew.fingerprints,
+            ),
         )
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -36,6 +36,7 @@ class SessionStatus:
 
     ``reason``: why, in one sentence, "" where there is nothing to say. ``workload``: its name, ""
     where none is loaded; ``step``: steps taken since it was loaded. ``failure``: until a restart.
+    ``configured``: another number whenever the settings are others.
     """
 
     id: str
@@ -47,11 +48,29 @@ class SessionStatus:
     step: int
     ranks: tuple[RankStatus, ...]
     failure: RankFailed | None
+    configured: int = 0
 
     @property
     def name(self) -> str:
         """What to call the session."""
         return self.workload or self.id
+
+
+class Changes:
+    """Counts how often what it is shown is another object, or another number. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: tuple[object, int] = (None, 0)
+        self._count = 0
+
+    def count(self, settings: object, number: int) -> int:
+        """How often up to now, this time included."""
+        with self._lock:
+            if settings is not self._last[0] or number != self._last[1]:
+                self._last = settings, number
+                self._count += 1
+            return self._count
 
 
 def gone(ranks: tuple[RankStatus, ...], world_size: int) -> str:

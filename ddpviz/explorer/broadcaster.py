@@ -174,9 +174,12 @@ class Broadcaster:
 
     def watch(self, client: Client, watch: Watch | None) -> None:
         """The client looks at this from now on."""
-        if watch is not None and watch.subject not in self._followed:
-            self._followed.add(watch.subject)
-            watch.subject.follower.wake(self._wake)
+        if watch is not None:
+            with self._lock:
+                new = watch.subject not in self._followed
+                self._followed.add(watch.subject)
+            if new:
+                watch.subject.follower.wake(self._wake)
         client.look(watch)
         self._wake.set()
 
@@ -214,8 +217,8 @@ class Broadcaster:
         clients = self.clients
         sessions = registry.subjects()
         if (ids := [one.id for one in sessions]) != self._told:
-            self._told = ids
             self._tell_sessions(clients, sessions)
+            self._told = ids
         self._attend(clients)
         return min((self._serve(client) for client in clients), default=_HEARTBEAT_SECONDS)
 
@@ -292,7 +295,9 @@ class Broadcaster:
             for one in clients
             if one.watch is not None and one.watch.views and not one.watch.hidden
         }
-        for subject in list(self._followed):
+        with self._lock:
+            followed = list(self._followed)
+        for subject in followed:
             subject.attend(self._wake.set if subject in looked_at else None)
 
     def _tell_sessions(self, clients: list[Client], sessions: list[Subject]) -> None:

@@ -22,6 +22,10 @@ from ddpviz.explorer.subject import Subject
 class CellFailed(RuntimeError):
     """A rank's code raised: its traceback stands in the cell's output already."""
 
+    def _render_traceback_(self) -> list[str]:
+        """IPython asks for it: no second traceback, through what ran the cell."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 @magics_class
 class DDPMagics(Magics):

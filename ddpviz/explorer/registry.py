@@ -97,9 +97,10 @@ def inside_kernel() -> bool:
 
 
 def _forget(gone: Subject) -> None:
+    """Called by the collector, in whichever thread and with whichever lock: it tells nobody. Who
+    serves clients looks at what there is all the time."""
     with _lock:
         _subjects.pop(gone.id, None)
-    tell()
 
 
 def _id_of(found: Session | Recording) -> str:

@@ -109,6 +109,7 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "world_size": told.world_size if told else max(worlds, default=0),
         "status": status,
         "reason": reason,
+        "configured": told.configured if told else 0,
         "step": -1 if step is None else step,
         "steps_per_second": _rate(recent) if _moves(subject, status, age_s) else None,
         **_numbers(recent),

@@ -132,9 +132,9 @@ def steps_section(recording: Recording, selected: Selected) -> str:
             _duration(row["hidden_communication_ms"]),
             _duration(row["exposed_communication_ms"]),
             _whole(row["buckets"]),
-            _size(row["bucket_bytes"]),
+            _sent(row["buckets"], row["bucket_bytes"]),
             _whole(row["buffer_broadcasts"]),
-            _size(row["buffer_bytes"]),
+            _sent(row["buffer_broadcasts"], row["buffer_bytes"]),
         ]
         first = ' class="first"' if row["step"] != previous else ""
         rows.append(f"<tr{first}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
@@ -165,7 +165,7 @@ def plans_section(recording: Recording) -> str:
             name = modules.get(int(first["module"]), "module")
             title = f"{name} {first['module']}{changed}, {title}"
         rows = "".join(
-            f"<tr><td>{row['bucket']}</td><td>{_size(row['bytes'])}</td>"
+            f"<tr><td>{row['bucket']}</td><td>{_sent(1, row['bytes'])}</td>"
             f"<td>{_size(row['limit_bytes'])}</td><td>{_whole(row['parameters'])}</td>"
             f'<td class="text">{_names(row["parameter_names"])}</td></tr>'
             for row in plan.sort_values("bucket").to_dict("records")
@@ -179,6 +179,11 @@ def plans_section(recording: Recording) -> str:
     if any(begins_as_one(plan) for _, plan in table.groupby(["module", "version"])):
         note += f" Plan 0: {ONE_BUCKET}."
     return f'<h2>Bucket plan</h2><p>{escape(note)}</p><div class="plans">{"".join(parts)}</div>'
+
+
+def _sent(number: float, size_bytes: float) -> str:
+    """Of so many collectives; no bytes of some are bytes that a trace does not tell."""
+    return "–" if number and not size_bytes else _size(size_bytes)
 
 
 def _sentence(told: str) -> str:

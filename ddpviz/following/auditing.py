@@ -94,15 +94,21 @@ class Auditor:
 def _same_cause(one: Finding, kept: list[Finding]) -> Finding | None:
     """What is kept of the same cause: that says the same, or else is about the same tensors and
     ranks, or about some of them; what names nothing is the same wherever it is."""
-    alike = [known for known in kept if (known.kind, known.module) == (one.kind, one.module)]
+    alike = [
+        known
+        for known in kept
+        if (known.kind, known.module) == (one.kind, one.module)
+        and (
+            known.what == one.what
+            or not (known.names and one.names)
+            or {*known.names} & {*one.names}
+        )
+    ]
 
     def closeness(known: Finding) -> tuple[bool, bool, bool]:
         return known.what == one.what, known.names == one.names, known.ranks == one.ranks
 
-    best = max(alike, key=closeness, default=None)
-    if best is None or not (best.names and one.names) or best.what == one.what:
-        return best
-    return best if {*best.names} & {*one.names} else None
+    return max(alike, key=closeness, default=None)
 
 
 def _joined(known: Finding, one: Finding) -> Finding:
@@ -118,7 +124,7 @@ def _joined(known: Finding, one: Finding) -> Finding:
 def _stays(one: Finding) -> bool:
     """What is slow may be over, and so may a hang; replicas that are equal again parted once."""
     if one.severity is Severity.NOTE:
-        return one.kind == "replicas-parted"
+        return one.kind == "replicas-parted" and one.sure == "certain"
     return one.severity <= Severity.FAILURE and one.kind != "hang"
 
 

@@ -26,10 +26,14 @@ class RankNotes:
         self._left_out: list[str] = []
         self._torn = ""  # what is wrong with the last line, which may be cut, or being written
         self._lacking = 0  # batches of which there are too few
+        self._newest: dict[int, int] = {}
         self._read()
 
     def take(self, place: Place, expected: int = 0) -> tuple[Note, ...]:
-        """The notes of a batch, once. ``expected``: how many it brought, as its records say."""
+        """The notes of a batch, once. ``expected``: how many it brought, as its records say; of
+        several outside the numbering, which share their place, the first has all of them."""
+        if place[1] < 0:
+            expected = 0
         if len(self._of.get(place, ())) < expected:
             self._read()
         found = tuple(self._of.pop(place, ()))
@@ -39,6 +43,15 @@ class RankNotes:
     def left(self, before: int) -> list[Place]:
         """Batches of the attachments before that one whose notes nobody took, in order."""
         return sorted(place for place in self._of if place[0] < before)
+
+    def settle(self) -> None:
+        """Once more, where the last line may have been being written."""
+        if self._torn:
+            self._read()
+
+    def newest(self, attachment: int) -> int:
+        """The last batch of an attachment that brought notes, whoever took them."""
+        return self._newest.get(attachment, UNNUMBERED)
 
     def of(self, place: Place) -> list[Note]:
         """The notes of a batch that nobody took."""
@@ -99,9 +112,13 @@ class RankNotes:
             if not all(type(one) is int and UNNUMBERED <= one < 2**31 for one in place):
                 raise ValueError(f"found {place!r} as attachment and sequence")
             note = note_from_json(data)
-        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+        except (
+            *(ValueError, KeyError, TypeError, AttributeError),
+            *(RecursionError, OverflowError),
+        ) as error:
             return f"left out line {self._lines} of {self.path.name}: {error}"
         self._of.setdefault(place, []).append(note)
+        self._newest[attachment] = max(sequence, self._newest.get(attachment, sequence))
         key = attachment_key([note])
         if key is not None:
             self.keys[attachment] = key

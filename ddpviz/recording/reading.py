@@ -29,11 +29,11 @@ from ddpviz.recording.rank_notes import Place, RankNotes
 @dataclasses.dataclass(frozen=True)
 class Part:
     """One batch as the Arrow file has it. ``end``: where it ends in the file, in bytes; ``notes``:
-    how many it brought."""
+    how many it brought; ``records``: None where they are damaged."""
 
     attachment: int
     sequence: int
-    records: np.ndarray
+    records: np.ndarray | None
     end: int
     notes: int = 0
 
@@ -141,6 +141,8 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
     cut: list[str] = []
     lacking: set[Place] = set()
     for part in read_parts(path, cut):
+        if part.records is None:
+            continue
         if part.attachment > last:
             lacking |= _without_records(notes, part.attachment)
             last = part.attachment
@@ -149,6 +151,7 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
         if len(others):
             raise _misplaced(path, rank, int(others[0]))
         yield read(part.attachment, part.sequence, part.records, part.notes)
+    notes.settle()
     final = max(last, notes.last, *rings, 0) + 1
     lacking |= _without_records(notes, final)
     yield from left_behind(final)
@@ -170,15 +173,13 @@ def _read_rank(directory: Path, rank: int, remarks: list[str]) -> Iterator[Read]
 
 
 def _without_records(notes: RankNotes, before: int) -> set[Place]:
-    """Batches that have notes and no records, though they were written: a later one of the same
-    attachment was, or the rank ended with it. The last one may be being written, or a crash came
-    between its notes and its records."""
-    left = [place for place in notes.left(before) if place[1] >= 0]
-    newest = dict(left)
+    """Batches that have notes and no records, though they were written: notes of a later one of
+    the same attachment are here, or the rank ended with it. The last one may be being written, or
+    a crash came between its notes and its records."""
     return {
         (attachment, sequence)
-        for attachment, sequence in left
-        if sequence < newest[attachment]
+        for attachment, sequence in notes.left(before)
+        if 0 <= sequence < notes.newest(attachment)
         or any(isinstance(note, Ended) for note in notes.of((attachment, sequence)))
     }
 
@@ -216,21 +217,30 @@ def read_parts(path: Path, remarks: list[str]) -> Iterator[Part]:
                 if attachment < 0 or sequence < UNNUMBERED:
                     break
                 end = source.tell()
-                try:
-                    told = files.checksum(batch, attachment, sequence, brought)
-                    records = files.from_arrow(batch)
-                except (pa.ArrowException, ValueError):
-                    told, records = -2, None
-                if records is None or checksum not in (-1, told):
+                records = _whole_records(batch, checksum, attachment, sequence, brought)
+                if records is None:
                     remarks.append(
                         f"{path.name} is damaged: the {batch.num_rows} records of its batch "
                         f"{sequence} are left out"
                     )
-                    continue
                 yield Part(attachment, sequence, records, end, brought)
     cut = path.stat().st_size - end
     if cut > 0:
         remarks.append(f"{path.name} ends within a batch: its last {cut} bytes are left out")
+
+
+def _whole_records(
+    batch: pa.RecordBatch, checksum: int, attachment: int, sequence: int, notes: int
+) -> np.ndarray | None:
+    """A batch's records; None where they are not those that were written. ``checksum``: -1 where
+    it was written without one."""
+    try:
+        records = files.from_arrow(batch)
+        if checksum != -1 and checksum != files.checksum(batch, attachment, sequence, notes):
+            return None
+    except (pa.ArrowException, ValueError):
+        return None
+    return records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,6 +262,8 @@ def whole_part(directory: Path, rank: int) -> Whole:
     size_bytes, attachments, here = 0, 0, set[bytes]()
     for part in read_parts(files.arrow_path(directory, rank), []):
         size_bytes, attachments = part.end, max(attachments, part.attachment + 1)
+        if part.records is None:
+            continue
         if rings and len(part.records) and part.records["begin_ns"].max() >= begin_ns:
             here.update(rows_as_bytes(part.records))
     attachments = max(attachments, notes.last + 1, *(a + 1 for a in rings), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 
 import numpy as np
@@ -23,9 +24,10 @@ def paired(
 ) -> dict[int, int]:
     """Launch → run, by their order among those of one kind. ``runs``: in order of their begins.
 
-    On the host (gloo) DDP waits at the end of its backward, so a run belongs to the forward and
-    backward that its launch is in: a row that the trace lacks leaves those of its own step
-    unpaired, and no other step's ends are told as another collective's.
+    Where not as many ran as were launched, rows are missing. On the host (gloo) DDP waits at the
+    end of its backward, so a run then belongs to the forward and backward that its launch is in:
+    those of a step with a missing row are left unpaired, and no other step's ends are told as
+    another collective's.
     """
     borders = np.sort(trace.begin_ns[trace.named(lambda name: name == FORWARD)])
 
@@ -37,9 +39,15 @@ def paired(
     # Where runs do not say how large they are, all of an operation are of one kind.
     unsized = {operation for operation, size in map(kind_of, runs) if size < 0}
 
-    def key(position: int) -> tuple[Kind, int]:
+    def kind(position: int) -> Kind:
         operation, size = kind_of(position)
-        return (operation, -1 if operation in unsized else size), window(position)
+        return operation, -1 if operation in unsized else size
+
+    launched, ran = collections.Counter(map(kind, launches)), collections.Counter(map(kind, runs))
+
+    def key(position: int) -> tuple[Kind, int]:
+        of = kind(position)
+        return of, window(position) if launched[of] != ran[of] else 0
 
     wanted: dict[tuple[Kind, int], list[int]] = {}
     for launch in sorted(launches, key=lambda one: (int(trace.begin_ns[one]), one)):

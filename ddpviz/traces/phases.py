@@ -84,6 +84,17 @@ class Phases:
     profiler_steps: dict[int, tuple[int, int]]
     numbered: bool
 
+    @property
+    def cut(self) -> int:
+        """The last step where the trace ends within it: it has a backward and no optimizer, as
+        every step before it has; -1 for none."""
+        stepped = {one.step for one in self.optimizers}
+        last = self.iterations[-1] if self.iterations else None
+        if last is None or last.backward is None or last.step in stepped:
+            return -1
+        before = {one.step for one in self.iterations if one.backward} - {last.step}
+        return last.step if before and before <= stepped else -1
+
     def step_at(self, time_ns: int) -> int:
         """The step that a moment belongs to, -1 for none."""
         if self.numbered:

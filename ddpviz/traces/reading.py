@@ -156,8 +156,9 @@ def remarks_on(found: Iterable[RankTrace]) -> list[str]:
     if size > len(ranks):
         there = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
         remarks.append(
-            f"traces of {len(ranks)} of {size} ranks are here ({there}): who arrived last, and "
-            "how long others were waited for, cannot be told"
+            f"traces of {len(ranks)} of {size} ranks are here ({there}): who of all arrived last, "
+            "and how long the others were waited for, cannot be told; what is told of waiting is "
+            "among these"
         )
     return remarks
 

@@ -95,7 +95,7 @@ def _rows(
             yield {
                 "kind": Kind.STEP,
                 "begin_ns": begin_ns,
-                "end_ns": end_ns,
+                "end_ns": 0 if step == run.phases.cut else end_ns,
                 "step": step,
                 "index": step,
                 "flags": _SEEN,
@@ -157,7 +157,7 @@ def _forward(
 ) -> Iterator[dict[str, Any]]:
     begin_ns, end_ns = span
     flags = 0
-    if not any(one.bucket >= 0 for one in mine):
+    if not any(one.bucket >= 0 for one in mine) and it.step != run.phases.cut:
         flags = _SEEN | (Flag.NO_GRAD if it.backward is None else Flag.NO_SYNC)
     common = _common(it)
     rebuild_ns, rebuilt_ns, rebuilt = _times(run, mine, Cause.REBUILD_ORDER)

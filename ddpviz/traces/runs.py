@@ -100,7 +100,7 @@ def examine(one: RankTrace) -> Run:
         phases=parts,
         collectives=caused,
         reductions=reduced,
-        layouts=layouts(reduced, rebuilt),
+        layouts=layouts([one for one in reduced if one.iteration.step != parts.cut], rebuilt),
         kernels=launched,
         on_device=on_device,
         enqueued=handed_over and not (ran and on_device),

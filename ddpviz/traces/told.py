@@ -46,6 +46,12 @@ def remarks_on(runs: list[Run]) -> list[str]:
             "enqueued them; record it with ProfilerActivity.CUDA"
         )
     remarks += [*_modules(runs), *_hooked(runs), *_unpaired(runs)]
+    for run in runs:
+        if run.phases.cut >= 0:
+            remarks.append(
+                f"the trace of rank {run.rank} ends within step {run.phases.cut}, which has no "
+                "optimizer: it has no end, and counts in no median"
+            )
     evidence = sorted({plan.evidence for run in runs for plan in run.layouts if plan.evidence})
     for told in evidence:
         remarks.append(f"bucket plans are inferred: {told}")
@@ -63,7 +69,7 @@ def remarks_on(runs: list[Run]) -> list[str]:
     if unknown:
         some = "" if unknown == len(sizes) else f"of {unknown} of {len(sizes)} collectives "
         remarks.append(
-            f"the trace has no sizes {some}(their bytes are shown as 0): record it with "
+            f"the trace has no sizes {some}(their bytes are 0 in tables): record it with "
             "record_shapes=True"
         )
     return remarks

@@ -87,10 +87,20 @@ def _events(recording: Recording, base_ns: int) -> Iterator[dict[str, Any]]:
         several = len({module for module, _ in buckets}) > 1
         for (module, bucket), lane in buckets.items():
             lanes[lane] = f"bucket {bucket}" + (f" of module {module}" if several else "")
+        launches, of_buckets = _launches(recording, rank), set(buckets.values())
         for record in records[np.argsort(records["begin_ns"], kind="stable")]:
             lane = _lane(record, others, buckets)
             lanes.setdefault(lane, "host" if lane == _HOST else "other collectives")
-            yield _event(recording, record, rank, lane, base_ns)
+            event = _event(recording, record, rank, lane, base_ns)
+            if lane in of_buckets and "dur" in event:
+                # A completion may have been noted after the bucket's next launch; its own time
+                # stands in the arguments.
+                begins = launches[int(record["module"]), int(record["index"])]
+                later = bisect.bisect_right(begins, int(record["begin_ns"]))
+                if later < len(begins):
+                    room_us = (begins[later] - int(record["begin_ns"])) / 1000
+                    event["dur"] = min(event["dur"], room_us)
+            yield event
         yield from _fillings(recording, rank, base_ns, flows, buckets)
         for lane, name in sorted(lanes.items()):
             yield _named("thread_name", rank, lane, name)
@@ -115,6 +125,7 @@ class _Lanes:
         return len(self._until) - 1
 
 
+_OF_BUCKET = ("module", "index", "begin_ns")
 #: By (module, bucket) its lane.
 _BucketLanes = dict[tuple[int, int], int]
 
@@ -125,6 +136,18 @@ def _bucket_lanes(recording: Recording, rank: int) -> _BucketLanes:
     done = done[(done["cause"] == Cause.BUCKET) & (done["index"] >= 0)]
     places = sorted(set(zip(done["module"].tolist(), done["index"].tolist(), strict=True)))
     return {place: _BUCKETS + at for at, place in enumerate(places[: _OTHERS - _BUCKETS])}
+
+
+def _launches(recording: Recording, rank: int) -> dict[tuple[int, int], list[int]]:
+    """By (module, bucket) when its collectives began, in order."""
+    done = recording.records(kinds=Kind.COLLECTIVE_DONE, ranks=rank)
+    done = done[done["cause"] == Cause.BUCKET]
+    done = done[np.argsort(done["begin_ns"], kind="stable")]
+    found: dict[tuple[int, int], list[int]] = {}
+    fields = (done[name].tolist() for name in _OF_BUCKET)
+    for module, bucket, begin_ns in zip(*fields, strict=True):
+        found.setdefault((module, bucket), []).append(begin_ns)
+    return found
 
 
 def _lane(record: np.void, others: _Lanes, buckets: _BucketLanes) -> int:
@@ -239,7 +262,7 @@ def _in_flight_until(
     before them were in flight, as it is written."""
     done = recording.records(kinds=Kind.COLLECTIVE_DONE, ranks=rank)
     done = done[done["cause"] == Cause.BUCKET]
-    done = np.sort(done, order="begin_ns")
+    done = done[np.argsort(done["begin_ns"], kind="stable")]
     found: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     fields = (done[name].tolist() for name in ("module", "index", "begin_ns", "end_ns"))
     for module, bucket, begin_ns, end_ns in zip(*fields, strict=True):

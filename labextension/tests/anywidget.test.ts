@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import anywidget from '../src/explorer/anywidget';
 import type { WidgetModel } from '../src/explorer/model-transport';
-import { settled } from './support';
+import type { SessionState } from '../src/explorer/protocol';
+import { settled, state } from './support';
 
 type Receive = (content: unknown, buffers: DataView[]) => void;
 
@@ -10,8 +11,11 @@ const STILLS = 'a1b2c3';
 const HIDES = `[data-ddpviz-stills="${STILLS}"]`;
 const PICTURE = 'data:image/svg+xml;base64,PHN2Zy8+';
 
-/** A model whose kernel has no session any more. */
-function modelOf(traits: Record<string, unknown>): WidgetModel {
+/** A model whose kernel has these sessions. */
+function modelOf(
+  traits: Record<string, unknown>,
+  sessions: readonly SessionState[] = []
+): WidgetModel {
   let receive: Receive = () => undefined;
   return {
     get: name => traits[name],
@@ -28,7 +32,7 @@ function modelOf(traits: Record<string, unknown>): WidgetModel {
         request: number;
         action: string;
       };
-      const result = action === 'sessions' ? [] : {};
+      const result = action === 'sessions' ? sessions : {};
       queueMicrotask(() => {
         receive({ reply: request, ok: true, result }, []);
       });
@@ -40,6 +44,13 @@ let place: HTMLElement;
 let end: (() => void) | undefined;
 
 beforeEach(() => {
+  vi.stubGlobal(
+    'ResizeObserver',
+    class {
+      observe = vi.fn();
+      disconnect = vi.fn();
+    }
+  );
   vi.stubGlobal('matchMedia', () => ({
     matches: false,
     addEventListener: () => undefined,
@@ -62,6 +73,39 @@ async function rendered(model: WidgetModel): Promise<string> {
     .map(style => style.textContent)
     .join('\n');
 }
+
+describe('a widget whose session was closed', () => {
+  it('shows no other one in its place', async () => {
+    const other = state({ session: 's2-1', name: 'another' });
+    await rendered(modelOf({ session: 's1-1' }, [other]));
+    expect(place.textContent).toContain('This session was closed');
+    expect(place.textContent).not.toContain('another');
+    expect(place.querySelector('button')).toBe(null);
+  });
+});
+
+describe('a widget that goes before the kernel answers', () => {
+  it('leaves no client behind', async () => {
+    const model = modelOf({ session: 's1-1' }, [state({ session: 's1-1' })]);
+    const off = vi.spyOn(model, 'off');
+    const finish = anywidget.render({ model, el: place });
+    finish();
+    await settled();
+    expect(off).toHaveBeenCalled();
+  });
+
+  it('leaves it to the one that came in its place', async () => {
+    const model = modelOf({ session: 's1-1' }, [state({ session: 's1-1' })]);
+    const off = vi.spyOn(model, 'off');
+    const finish = anywidget.render({ model, el: place });
+    const after = document.createElement('div');
+    end = anywidget.render({ model, el: after });
+    finish();
+    await settled();
+    expect(off).not.toHaveBeenCalled();
+    expect(after.textContent).toContain('convnet');
+  });
+});
 
 describe('stills beside the widget', () => {
   it('are hidden by the picture that the model keeps', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { Findings } from '../src/explorer/audit';
 import type { SessionClient } from '../src/explorer/client';
@@ -36,6 +36,13 @@ function made(): { findings: Findings; lookAt: ReturnType<typeof vi.fn> } {
 }
 
 describe('the findings of the audit', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
   it('are counted in a badge, which opens and closes the list', () => {
     const { findings } = made();
     findings.draw(0, []);
@@ -47,6 +54,9 @@ describe('the findings of the audit', () => {
     findings.badge.click();
     expect(findings.list.hidden).toBe(false);
     expect(findings.badge.getAttribute('aria-expanded')).toBe('true');
+    findings.badge.click(); // a double click
+    expect(findings.list.hidden).toBe(false);
+    vi.advanceTimersByTime(1000);
     findings.badge.click();
     expect(findings.list.hidden).toBe(true);
   });
@@ -76,6 +86,18 @@ describe('the findings of the audit', () => {
     links[1]?.click();
     expect(lookAt).toHaveBeenCalledTimes(1);
     expect(wanted).toEqual(['countdown', 'plan']);
+  });
+
+  it('say what is counted and not listed', () => {
+    const { findings } = made();
+    findings.draw(1, []);
+    expect(findings.list.textContent).toContain('A rank failed');
+    findings.badge.click();
+    expect(findings.list.hidden).toBe(false);
+    findings.draw(23, [wrong, slow]);
+    expect(findings.list.textContent).toContain('And 21 more');
+    findings.draw(2, [wrong, slow]);
+    expect(findings.list.querySelectorAll('li')).toHaveLength(2);
   });
 
   it('have all names that their sentence only counts', () => {

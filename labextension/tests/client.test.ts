@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 
 import { SessionClient } from '../src/explorer/client';
 import type { ViewUpdate } from '../src/explorer/frame';
-import { ScriptedTransport, frame, settled } from './support';
+import { ScriptedTransport, frame, settled, state } from './support';
 
 const packed = (step: number) => ({
   timeline: { structure: 1, step, title: '' }
@@ -42,6 +42,35 @@ describe('a session in the browser', () => {
         widths: { timeline: 400 }
       }
     ]);
+  });
+
+  it('asks for switches again whenever the settings are others', () => {
+    connect();
+    let asked = 0;
+    client?.switchesChanged.subscribe(() => {
+      asked += 1;
+    });
+    client?.learn(state({ configured: 1 }));
+    client?.learn(state({ configured: 1, step: 7 }));
+    expect(asked).toBe(1);
+    client?.learn(state({ configured: 2, step: 8 }));
+    expect(asked).toBe(2);
+  });
+
+  it('draws the other views where one cannot be drawn', async () => {
+    const { transport, drawn } = connect();
+    client?.watch({
+      view: 'plan',
+      width_px: 400,
+      draw: () => {
+        throw new Error('no room');
+      }
+    });
+    const plan = { plan: { structure: 1, step: 10, title: '' } };
+    transport.send(frame(1, {}, { ...plan, ...packed(10) }));
+    await settled();
+    expect(drawn.map(update => update.step)).toEqual([10]);
+    expect(client?.problem).toContain('no room');
   });
 
   it('draws frames in their order, and none twice', async () => {

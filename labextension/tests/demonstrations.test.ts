@@ -113,7 +113,7 @@ describe('the menu of demonstrations', () => {
     );
     // The sentences stand right above the view that they are about; the timeline is still there.
     expect(note().nextElementSibling?.className).toBe('ddpviz-views');
-    expect(node('[aria-label=timeline]').isConnected).toBe(true);
+    expect(node('[data-view=timeline]').isConnected).toBe(true);
     transport.send(frame(1));
     expect(note().hidden).toBe(false);
     const buttons = [...note().querySelectorAll('button')];
@@ -144,7 +144,7 @@ describe('the menu of demonstrations', () => {
     await settled();
     run().click();
     await settled();
-    expect(node('[aria-label=countdown]').isConnected).toBe(true);
+    expect(node('[data-view=countdown]').isConnected).toBe(true);
   });
 
   it('tells what the kernel refused, and stays open', async () => {

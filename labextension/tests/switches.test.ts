@@ -75,6 +75,16 @@ describe('switches', () => {
     expect(transport.of('set')).toEqual([]);
   });
 
+  it('are described by what they do, and by why they are off', async () => {
+    await shown(one({ disabled: 'the model has no buffers' }));
+    const ids = find('[role=switch]').getAttribute('aria-describedby') ?? '';
+    const told = ids
+      .split(' ')
+      .map(id => document.getElementById(id)?.textContent);
+    expect(told.join(' ')).toContain('Rank 0 sends its buffers');
+    expect(told.join(' ')).toContain('the model has no buffers');
+  });
+
   it('tell what a change did', async () => {
     await shown(one());
     transport.answers['set'] = () => ({ outcome: 're-wrapped' });

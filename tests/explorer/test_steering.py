@@ -147,7 +147,7 @@ def test_every_switch_says_what_it_is_and_what_it_needs(front: Front, session: s
         ["broadcast_buffers", "bucket_cap_mb"],
     )
     for one in switches:
-        assert one["explanation"] and one["needs"] or one["disabled"], one
+        assert one["explanation"] and (one["needs"] or one["disabled"]), one
         assert one["kind"] in ("bool", "log-slider", "choice", "int", "float", "list")
         assert one["label"]
     assert len(set(names)) == len(names)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from ddpviz.analysis.audit import audit
-from ddpviz.events import Batch, Cause
+from ddpviz.events import Batch, Cause, Fingerprints
 from ddpviz.following import auditing
 from ddpviz.following.auditing import Auditor, Recent
 from ddpviz.recording import Recording
@@ -98,6 +98,35 @@ def test_replicas_that_are_equal_again_are_told_so(
     assert [one.severity.text for one in audit(whole)] == ["note"]
 
 
+def test_a_rank_that_is_not_heard_of_yet_makes_nothing_equal(
+    recorded: dict[str, Recording],
+) -> None:
+    """Rank 1 stands apart, and its batch of the newest step has not come, or never comes."""
+    whole = recorded["parted_for_a_while"]
+    growing = grown(whole, 2)
+    auditor = Auditor(growing)
+    (before,) = auditor.look()
+    notes = tuple(note for note in whole.notes(Fingerprints, rank=0) if note.step == 3)
+    growing.append(Batch(0, 1, whole.records(ranks=0, steps=3), notes))
+    assert (before.kind, before.severity.text) == ("replicas-parted", "wrong numbers")
+    for found in (auditor.look(), audit(growing)):
+        parted = [one for one in found if one.kind == "replicas-parted"]
+        assert [one.severity.text for one in parted] == ["wrong numbers"]
+
+
+def test_a_note_that_what_comes_later_takes_back_goes(
+    recorded: dict[str, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that a hook averages among some ranks only, until all are averaged."""
+    (mended,) = audit(recorded["parted_for_a_while"])
+    possible = dataclasses.replace(mended, sure="possible")
+    auditor = Auditor(recorded["parted_for_a_while"])
+    monkeypatch.setattr(auditing, "audit", lambda source, known: (possible,))
+    assert auditor.look() == (possible,)
+    monkeypatch.setattr(auditing, "audit", lambda source, known: ())
+    assert auditor.look() == ()
+
+
 def test_findings_of_one_kind_stay_apart(
     recorded: dict[str, Recording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +148,11 @@ def test_findings_of_one_kind_stay_apart(
         assert [one.names[0] for one in told] == ["a", "b"]
         assert {one.since_step for one in told} == {first.since_step}
     assert told[0].names == ("a", "c") and told[0].what == "a missing"
+    auditor = Auditor(whole)  # whichever was listed first
+    for found in (said[::-1], later):
+        monkeypatch.setattr(auditing, "audit", lambda source, known, found=found: tuple(found))
+        told = auditor.look()
+    assert [one.names for one in told] == [("a", "c"), ("b",)]
 
 
 def test_asking_never_waits_for_an_audit(recorded: dict[str, Recording]) -> None:

@@ -58,8 +58,8 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
     page.see(".ddpviz-status-button", "steps/s")
     for view in _VIEWS:
         page.command("ddpviz:open-panel", view=view)
-        page.see(f".ddpviz-view [aria-label={view}] .bk-Figure")
-        page.see(f".ddpviz-view [aria-label={view}] .ddpviz-figure-title:not(:empty)")
+        page.see(f".ddpviz-view [data-view={view}] .bk-Figure")
+        page.see(f".ddpviz-view [data-view={view}] .ddpviz-figure-title:not(:empty)")
     page.page.screenshot(path=str(tmp_path / "panels.png"))
 
     # A replay stays at its step; the bar above it follows again.
@@ -95,6 +95,45 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
     page.see(f"{_CARD} .ddpviz-pill", "idle")
     assert page.errors == []
     assert page.outside == []
+
+
+_SYNC_OFF = """
+name = next(knob.name for knob in session.knobs() if knob.name.endswith("_buffers"))
+session.configure(**{name: False})
+"""
+
+
+def test_a_cell_reaches_the_switches_and_a_renamed_notebook_keeps_its_panels(
+    lab: Lab, browser: Any, tmp_path: Path
+) -> None:
+    with opened(lab, browser, tmp_path, [_SESSION, _SYNC_OFF]) as page:
+        page.command("ddpviz:show-sidebar")
+        page.run_next_cell()
+        page.see(".ddpviz-status-button", "steps/s")
+        toggle = f"{_CARD} [data-switch$=_buffers] [role=switch]"
+        page.see(f"{toggle}[aria-checked=true]")
+        page.run_next_cell()
+        page.see(f"{toggle}[aria-checked=false]")  # changed elsewhere, and seen here
+
+        page.command("ddpviz:open-panel", view="timeline")
+        page.see(".ddpviz-panel [data-view=timeline] .bk-Figure")
+        page.page.evaluate(
+            "([before, after]) => window.jupyterapp.serviceManager.contents.rename(before, after)"
+            ".then(() => null)",
+            [page.path, f"renamed-{page.path}"],
+        )
+        page.see(".jp-NotebookPanel-toolbar, .lm-TabBar-tabLabel", f"renamed-{page.path}")
+        page.page.wait_for_function(
+            "(name) => [...window.jupyterapp.serviceManager.sessions.running()]"
+            ".some((one) => one.path === name)",
+            arg=f"renamed-{page.path}",
+        )
+        page.see(".ddpviz-panel [aria-label=Step]")
+        assert not page.page.locator(".ddpviz-panel .ddpviz-waiting").is_visible()
+        page.see(f"{_CARD} [data-action=stop]").click()
+        page.see(f"{_CARD} .ddpviz-pill", "idle")
+        assert not page.page.locator(".ddpviz-panel .ddpviz-waiting").is_visible()
+        assert page.errors == []
 
 
 def test_killed_ranks_are_named_and_restart_brings_them_back(page: Page, tmp_path: Path) -> None:

@@ -70,15 +70,15 @@ def test_a_demonstration_is_run_from_the_menu_and_shown(page: Page, tmp_path: Pa
     assert "launched in the order 0, 1, 2, 3, 4, 5" in said
     assert "convnet is no longer loaded" in said and "chain loaded" in said
     page.see(f"{_CELL} [role=tab][aria-selected=true]", "Countdown")
-    page.see(f"{_CELL} [aria-label=countdown] .ddpviz-figure-title", "before it was its turn")
-    page.see(f"{_CELL} [aria-label=countdown] .bk-Figure")
-    assert page.page.locator(f"{_CELL} [aria-label=timeline] .bk-Figure").count() == 1
+    page.see(f"{_CELL} [data-view=countdown] .ddpviz-figure-title", "before it was its turn")
+    page.see(f"{_CELL} [data-view=countdown] .bk-Figure")
+    assert page.page.locator(f"{_CELL} [data-view=timeline] .bk-Figure").count() == 1
     step = page.see(f"{_CELL} .ddpviz-steps input").input_value()
     assert f"Show step {step} in Countdown" in said
     page.page.wait_for_timeout(500)  # scrolled, which takes a frame
     page.page.screenshot(path=str(tmp_path / "cell.png"))
     assert visible(page, f"{_CELL} .ddpviz-demonstrated")
-    assert visible(page, f"{_CELL} [aria-label=countdown]")
+    assert visible(page, f"{_CELL} [data-view=countdown]")
     page.see(f"{_CELL} .ddpviz-demonstrated button", "Dismiss").click()
     found.wait_for(state="hidden")
 
@@ -88,7 +88,7 @@ def test_a_demonstration_is_run_from_the_menu_and_shown(page: Page, tmp_path: Pa
     page.see(f"{_CARD} .ddpviz-pill", "demonstrating")
     page.see(f"{_PANEL} .ddpviz-demonstrated", "put right at the next forward")
     page.see(f"{_PANEL} [role=tab][aria-selected=true]", "Replicas")
-    page.see(f"{_PANEL} [aria-label=replicas] .bk-Figure")
+    page.see(f"{_PANEL} [data-view=replicas] .bk-Figure")
     page.see(f"{_CARD} .ddpviz-pill", "idle")
     page.page.screenshot(path=str(tmp_path / "panel.png"))
     assert page.errors == []

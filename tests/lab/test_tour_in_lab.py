@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, needs_chromium]
 #: The tour's cell that starts training has this in it.
 _EXPLORER = "session.explorer()"
 _CELL = ".jp-OutputArea .ddpviz-explorer"
-_TIMELINE = f"{_CELL} [aria-label=timeline]"
+_TIMELINE = f"{_CELL} [data-view=timeline]"
 #: What a cell with that code prints, or its error; the notebook stays as it is.
 _EXECUTE = """(code) => {
   const shown = [...window.jupyterapp.shell.widgets("main")]
@@ -217,7 +217,7 @@ def test_the_bucket_cap_by_its_switch_changes_the_plan(page: Page, tmp_path: Pat
     buckets = execute(page, _PLANS)
     assert sum(buckets) != before
     until(lambda: planned(page) == sum(buckets), 60)
-    title = page.see(f"{_CELL} [aria-label=plan] .ddpviz-figure-title", "plan 1 has").inner_text()
+    title = page.see(f"{_CELL} [data-view=plan] .ddpviz-figure-title", "plan 1 has").inner_text()
     assert f"plan 1 has {buckets[-1]} bucket" in title
     assert (page.errors, page.outside) == ([], [])
 
@@ -232,7 +232,7 @@ def test_figures_are_dark_in_a_dark_lab(page: Page, tmp_path: Path) -> None:
         assert max(shot.getpixel((3, 3))) < 64
         # One that is made in the dark, beside the timeline, while steps go on.
         page.see(f"{_CELL} [role=tab]", "Buffers").click()
-        page.see(f"{_CELL} [aria-label=buffers] .bk-Figure")
+        page.see(f"{_CELL} [data-view=buffers] .bk-Figure")
         until_step(page, after=timeline(page)["step"] + 3)
         until(lambda: page.page.evaluate(_TEXTS) == 2 * [[DARK.text]], 60)
         page.page.screenshot(path=str(tmp_path / "dark.png"))

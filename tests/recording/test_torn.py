@@ -12,8 +12,19 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ddpviz.events import RECORD, Ended, Kind, Plan, Process, Unavailable, note_to_json
+from ddpviz.events import (
+    RECORD,
+    Batch,
+    Ended,
+    Failure,
+    Kind,
+    Plan,
+    Process,
+    Unavailable,
+    note_to_json,
+)
 from ddpviz.recording import RankWriter, load
+from ddpviz.recording.attachments import UNNUMBERED
 from ddpviz.recording.reading import read_directory
 from tests.recording.material import (
     EPOCH_NS,
@@ -257,3 +268,33 @@ def test_notes_that_are_written_while_records_are_read_are_read(tmp_path):
     rest = list(reads)
     writer.close()
     assert [read.batch.notes for read in (first, *rest)][-1] == (plan(0),) and not remarks
+
+
+def test_what_came_outside_the_numbering_shares_its_place_and_lacks_nothing(tmp_path):
+    """A killed rank's ring, and then that it failed, as a session writes them."""
+    sent, _ = ended_run(tmp_path)
+    writer = RankWriter(tmp_path, 0)
+    ring = sent[0].records.copy()
+    ring["begin_ns"] += 10**12
+    writer.write(Batch(0, UNNUMBERED, ring), 0)
+    failure = Failure(0, 3, EPOCH_NS + 10**12, "killed", "")
+    writer.write(Batch(0, UNNUMBERED, np.empty(0, RECORD), (failure,)), 0)
+    writer.close()
+    found = load(tmp_path)
+    assert found.remarks == () and found.notes(Unavailable) == []
+    assert [note.message for note in found.notes(Failure)] == ["killed"]
+
+
+def test_a_writer_that_continues_keeps_a_damaged_batch_and_what_is_behind_it(tmp_path):
+    sent, ends = ended_run(tmp_path)
+    path = tmp_path / "rank-0000.arrow"
+    data = bytearray(path.read_bytes())
+    at = max(at for at in range(ends[-1] - 120, ends[-1]) if data[at])
+    data[at] ^= 1
+    path.write_bytes(data)
+    assert same(
+        load(tmp_path).records(kinds=[kind for kind in Kind if kind != Kind.GAP]),
+        joined(sent[:-1]),
+    )
+    RankWriter(tmp_path, 0).close()
+    assert path.read_bytes()[: len(data)] == bytes(data)

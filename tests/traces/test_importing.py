@@ -9,9 +9,10 @@ import pytest
 
 import ddpviz
 from ddpviz.events import Clock, Flag, Kind, Plan
+from ddpviz.export.tables import plans_section
 from ddpviz.recording import Recording
 from ddpviz.views.source import read_run
-from tests.traces.made import trace, written
+from tests.traces.made import event, trace, written
 from tests.traces.recorded import BYTES, MODES, PARAMETERS, STEPS
 from tests.views.frames import Framed
 
@@ -62,6 +63,9 @@ def test_without_shapes_causes_are_the_same_and_sizes_are_said_to_be_missing(own
     assert without.collectives()[columns].equals(with_shapes.collectives()[columns])
     assert any("the trace has no sizes" in one for one in without.remarks)
     assert any("gradients copied in before each launch" in one for one in without.remarks)
+    page = plans_section(without)
+    assert "0 B" not in page and "<td>–</td>" in page
+    assert " KiB</td>" in plans_section(with_shapes)
     assert any("add up to each bucket's bytes" in one for one in with_shapes.remarks)
 
 
@@ -164,3 +168,63 @@ def test_a_row_that_is_missing_leaves_other_steps_as_they_are(tmp_path: Path) ->
     said = [one for one in recordings["lost"].remarks if "lacks rows of collectives" in one]
     assert len(said) == 1 and "2 of " in said[0]
     assert not [one for one in recordings["whole"].remarks if "lacks rows" in one]
+
+
+@pytest.mark.parametrize("after_us", [350.0, 600.0, 850.0])
+def test_a_step_that_the_trace_cuts_has_no_end_and_changes_no_median(
+    tmp_path: Path, after_us: float
+) -> None:
+    """It ends in the middle of a backward, before its buckets or after some of them."""
+    whole = trace(steps=5)
+    until = 1000.0 + 2000 * 4 + after_us
+    kept = [one for one in whole["traceEvents"] if one["ts"] + one["dur"] <= until]
+    full = ddpviz.load(written(tmp_path / "full.rank0.json", trace(steps=4)))
+    cut = ddpviz.load(written(tmp_path / "cut.rank0.json", {**whole, "traceEvents": kept}))
+    steps = cut.steps()
+    assert steps["step"].tolist() == [0, 1, 2, 3, 4]
+    assert steps["step_ms"].isna().tolist() == [False] * 4 + [True]
+    columns = ["step_ms", "hidden_communication_ms", "exposed_communication_ms"]
+    assert steps[:4][columns].equals(full.steps()[columns])
+    assert cut.plans().equals(full.plans())
+    assert not (cut.records(kinds=Kind.FORWARD, steps=4)["flags"] & Flag.NO_SYNC).any()
+    assert any("ends within step 4, which has no optimizer" in one for one in cut.remarks)
+    assert not any("buckets were launched with no gradient" in one for one in cut.remarks)
+    assert not any("ends within step" in one for one in full.remarks)
+
+
+def test_a_micro_batch_without_an_optimizer_is_no_cut_step(tmp_path: Path) -> None:
+    """The profiler numbers micro-batches, and every second one has an optimizer."""
+    content = trace(steps=5)
+    events = [
+        one
+        for at, one in enumerate(content["traceEvents"])
+        if one["name"] != "Optimizer.step#SGD.step" or int(one["ts"] - 1000) // 2000 % 2
+    ]
+    events += [
+        event(f"ProfilerStep#{number}", 990.0 + 2000 * number, 1500, "user_annotation")
+        for number in range(5)
+    ]
+    recording = ddpviz.load(
+        written(tmp_path / "trace.rank0.json", {**content, "traceEvents": events})
+    )
+    assert recording.steps()["step_ms"].notna().all()
+    assert not any("ends within step" in one for one in recording.remarks)
+
+
+def test_a_collective_that_runs_on_into_the_next_forward_is_no_missing_row(tmp_path: Path) -> None:
+    """The program reduces something of its own, and waits for it a step later."""
+    content = trace(steps=5)
+    own = [
+        one
+        for number in range(5)
+        for one in (
+            event("c10d::allreduce_", 1000.0 + 2000 * number + 1010, 10),
+            event("gloo:all_reduce", 1000.0 + 2000 * number + 2005, 20, "user_annotation", 2),
+        )
+    ]
+    events = [*content["traceEvents"], *own]
+    recording = ddpviz.load(
+        written(tmp_path / "trace.rank0.json", {**content, "traceEvents": events})
+    )
+    assert recording.collectives()["duration_ms"].notna().all()
+    assert not any("lacks rows" in one for one in recording.remarks)

@@ -153,11 +153,13 @@ def test_as_parquet_every_record_is_a_row_in_words(tmp_path: Path) -> None:
     assert sorted(launched["begin_ns"]) == sorted(records["begin_ns"].tolist())
 
 
-def test_a_completion_that_was_noted_late_overlaps_nothing(tmp_path: Path) -> None:
-    """The next gradients of the bucket were there before the callback of the one before ran."""
+@pytest.mark.parametrize("after", ["first_ready_ns", "launched_ns"])
+def test_a_completion_that_was_noted_late_overlaps_nothing(tmp_path: Path, after: str) -> None:
+    """The next gradients of the bucket were there before the callback of the one before ran, or it
+    was launched again."""
     late, sample = Recording(), sample_recording(steps=4)
     table = sample.buckets(2)
-    ready = {(row.rank, row.bucket): int(row.first_ready_ns) for row in table.itertuples()}
+    ready = {(row["rank"], row["bucket"]): int(row[after]) for row in table.to_dict("records")}
     for batch in batches_of(sample):
         records = batch.records
         done = (records["kind"] == Kind.COLLECTIVE_DONE) & (records["cause"] == Cause.BUCKET)
@@ -167,4 +169,10 @@ def test_a_completion_that_was_noted_late_overlaps_nothing(tmp_path: Path) -> No
     events = events_of(write_chrome(late, tmp_path / "run.json"))
     assert_nested(events)
     fills = [e for e in events if e.get("cat") == "filling" and e["pid"] == 0]
-    assert len(fills) == len(late.buckets()[late.buckets()["rank"] == 0])
+    of_rank = late.buckets()[late.buckets()["rank"] == 0]
+    if after == "first_ready_ns":
+        assert len(fills) == len(of_rank)
+    own = [e for e in events if e["ph"] == "X" and e["pid"] == 0 and "times_ns" in e["args"]]
+    ends = {tuple(e["args"]["times_ns"]) for e in own}  # as they were noted
+    whole = late.records(kinds=Kind.COLLECTIVE_DONE, ranks=0)
+    assert {(int(one["begin_ns"]), int(one["end_ns"])) for one in whole} <= ends

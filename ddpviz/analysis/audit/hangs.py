@@ -141,6 +141,17 @@ def _there(pid: int) -> bool:
     return True
 
 
+def _explains(case: Case, one: Finding, late: set[int]) -> bool:
+    """Whether a finding says why these ranks do not come to a bucket at the end of the run."""
+    if one.kind not in _OF_BUCKETS:
+        return False
+    if one.since_step < 0:
+        return True  # models or arguments that differ
+    last = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
+    # The rank that leaves it out may be in its next step already.
+    return one.since_step >= last - 1 and late <= set(one.ranks) < set(case.ranks)
+
+
 def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     """What everyone waits for, where that lasted or can never end; unless it was said why."""
     if any(one.kind in _EXPLAINED for one in found):
@@ -158,7 +169,7 @@ def hang(case: Case, found: list[Finding]) -> Iterator[Finding]:
     if inside and building and any(one.kind == "models-differ" for one in found):
         return  # the constructor refuses them on one rank, and waits on another
     in_buckets = inside and all(_BUCKET.search(one.collective) for one in inside)
-    if in_buckets and any(one.kind in _OF_BUCKETS for one in found):
+    if in_buckets and any(_explains(case, one, {each.rank for each in late}) for one in found):
         return
     states = Counter(one.state for one in held.ranks)
     step = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1

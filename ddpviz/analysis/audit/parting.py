@@ -29,7 +29,8 @@ def replicas_parted(case: Case, found: list[Finding]) -> Iterator[Finding]:
     for moment in case.moments("parameters"):
         names, ranks = differing(moment)
         if not names:
-            if moment.module in wrong:
+            # A rank that is not (yet) heard of may be the one that stands apart.
+            if moment.module in wrong and _all_here(wrong[moment.module][0], moment):
                 mended[moment.module] = wrong.pop(moment.module), moment
             continue
         first, known, who, _ = wrong.get(moment.module, (moment, {}, set(), moment))
@@ -48,6 +49,10 @@ def replicas_parted(case: Case, found: list[Finding]) -> Iterator[Finding]:
         apart, rounding = apart_by(case, last, known)
         names = tuple(name for name in last.names if name in known)
         yield _told(case, first, last, names, tuple(sorted(who)), hook, apart, rounding)
+
+
+def _all_here(before: Moment, now: Moment) -> bool:
+    return set(before.ranks) <= set(now.ranks)
 
 
 def _equal_again(
@@ -74,9 +79,18 @@ def _known_equal_again(
     for one in found:
         if one.kind != KIND or one.severity is Severity.NOTE or one.module in here:
             continue
-        later = (moment for moment in case.moments("parameters") if moment.module == one.module)
-        again = next((moment for moment in later if moment.step > one.since_step), None)
-        if again is not None and len(again.ranks) > 1:
+        members = set(case.modules.get(one.module, {}))
+        again = next(
+            (
+                moment
+                for moment in case.moments("parameters")
+                if moment.module == one.module
+                and moment.step > one.since_step
+                and members <= set(moment.ranks)
+            ),
+            None,
+        )
+        if again is not None and len(members) > 1:
             since = one.since_step
             until = f"step {since} and maybe later"
             yield _mended(case, one.module, since, until, one.ranks, one.names, again)

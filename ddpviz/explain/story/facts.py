@@ -65,8 +65,10 @@ def facts(imported: Imported, run: Run, skews: list[Skew], share: Share, step: i
                 else "found no step in the trace"
             )
         table = table[table["step"] == step]
-    elif len(table) > 2 * WARM:
-        table = table.iloc[WARM:]
+    else:
+        table = table[table["step"] != run.phases.cut]
+        if len(table) > 2 * WARM:
+            table = table.iloc[WARM:]
     steps = table["step"].tolist()
     return Facts(
         run=run,

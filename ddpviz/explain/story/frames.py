@@ -79,7 +79,13 @@ def tree(run: Run, steps: list[int]) -> Tree:
     thread = np.where(trace.thread[at] == main, -1, trace.thread[at])
     _nest(trace, at[np.lexsort((at, thread))], top, launched, max(len(windows), 1))
     frames = tuple(_pruned(one) for one in top.frames.values())
-    return Tree(frames, len(windows), tuple(_remarks(trace, frames, len(windows), len(set(steps)))))
+    remarks = [*_remarks(trace, frames, len(windows), len(set(steps)))]
+    if run.on_device:
+        remarks.append(
+            "lengths of rows are the host's, which called these functions, and a kernel's own "
+            "where it is one: what a part took on the GPU stands above"
+        )
+    return Tree(frames, len(windows), tuple(remarks))
 
 
 def _windows(run: Run, steps: set[int]) -> list[tuple[int, int]]:

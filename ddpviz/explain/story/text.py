@@ -57,7 +57,9 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
     shown = [
         (
             "Where each rank's time went, of the whole trace (compute, communication alone and "
-            "other make up all of it; a GPU with nothing else to run counts as alone)",
+            "other make up all of it; a GPU with nothing else to run counts as alone; what "
+            "`ddpviz show` calls hidden and exposed is another measure: for how long a rank had to "
+            "wait)",
             (
                 [
                     "rank",
@@ -115,7 +117,7 @@ def tables(found: Story) -> list[tuple[str, tuple[list[str], list[list[str]]]]]:
     if found.skews:
         shown.append(
             (
-                "Who arrives last",
+                "Who arrives last, of the ranks whose traces are here",
                 (
                     ["collective", "steps", "apart", "at worst", "last was", "always late"],
                     [

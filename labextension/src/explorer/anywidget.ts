@@ -14,26 +14,31 @@ import { hasPicture, keepSnapshot, lastPicture } from './snapshot';
 const PATIENCE_MS = 3000;
 
 interface Shared {
-  client: SessionClient;
+  readonly client: Promise<SessionClient>;
   users: number;
 }
 
 /** One client for each model: a widget that is shown twice selects the same step in both. */
-const clients = new WeakMap<WidgetModel, Promise<Shared>>();
+const clients = new WeakMap<WidgetModel, Shared>();
 
-async function connect(model: WidgetModel): Promise<Shared> {
+async function connect(model: WidgetModel): Promise<SessionClient> {
   const transport = new ModelTransport(model);
   try {
     const { result } = await transport.request('sessions');
     const sessions = result as readonly SessionState[];
     const named = model.get('session');
-    const state = sessions.find(one => one.session === named) ?? sessions[0];
+    // Never another one in its place: its buttons would steer that.
+    const state = sessions.find(one => one.session === named);
     if (state === undefined) {
-      throw new Error('The kernel has no session any more: make a new one.');
+      throw new Error(
+        sessions.length === 0
+          ? 'The kernel has no session any more: make a new one.'
+          : 'This session was closed: run the cell of one that is there.'
+      );
     }
     const client = new SessionClient(transport, state.session);
     client.learn(state);
-    return { client, users: 0 };
+    return client;
   } catch (error) {
     transport.dispose();
     clients.delete(model);
@@ -71,36 +76,43 @@ function render({
   };
   const patience = setTimeout(showLast, PATIENCE_MS);
 
-  let connecting = clients.get(model);
-  if (connecting === undefined) {
-    connecting = connect(model);
-    clients.set(model, connecting);
-  }
-  connecting.then(
-    shared => {
+  const shared = clients.get(model) ?? { client: connect(model), users: 0 };
+  clients.set(model, shared);
+  shared.users += 1;
+  /** The last user takes the client along. */
+  const leave = () => {
+    shared.users -= 1;
+    if (shared.users === 0) {
+      if (clients.get(model) === shared) {
+        clients.delete(model);
+      }
+      shared.client.then(
+        client => {
+          client.dispose();
+        },
+        () => undefined
+      );
+    }
+  };
+  shared.client.then(
+    client => {
       clearTimeout(patience);
       if (ended) {
         return;
       }
-      shared.users += 1;
       const views = model.get('views');
       const explorer = new Explorer(
-        shared.client,
+        client,
         null,
         Array.isArray(views) ? views.filter(isView) : []
       );
       place.replaceChildren(explorer.node);
       hideStills(model, el);
-      const endSnapshots = keepSnapshot(model, shared.client, explorer.first);
+      const endSnapshots = keepSnapshot(model, client, explorer.first);
       finish = () => {
         end();
         endSnapshots();
         explorer.dispose();
-        shared.users -= 1;
-        if (shared.users === 0) {
-          shared.client.dispose();
-          clients.delete(model);
-        }
       };
     },
     (error: unknown) => {
@@ -112,6 +124,7 @@ function render({
     ended = true;
     clearTimeout(patience);
     finish();
+    leave();
   };
 }
 

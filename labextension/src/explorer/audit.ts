@@ -1,5 +1,5 @@
 import type { SessionClient } from './client';
-import { element, setText, show } from './dom';
+import { element, once, setText, show } from './dom';
 import { Emitter } from './emitter';
 import { plural } from './format';
 import { viewLabel } from './protocol';
@@ -20,6 +20,18 @@ function capital(text: string): string {
   return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }
 
+/** What is counted and not listed. */
+function rest(more: number, listed: number): HTMLElement[] {
+  if (more <= 0) {
+    return [];
+  }
+  const text =
+    listed === 0
+      ? 'A rank failed, as the line above says; the audit has not come to it yet.'
+      : `And ${String(more)} more: recording.audit() has all of them.`;
+  return [element('li', { class: 'ddpviz-finding ddpviz-quiet' }, text)];
+}
+
 /** A badge that says how many findings there are, and below it the list of what the audit found. */
 export class Findings {
   readonly badge: HTMLButtonElement;
@@ -37,10 +49,10 @@ export class Findings {
       class: 'ddpviz-badge',
       attributes: { type: 'button', 'aria-expanded': 'false' },
       on: {
-        click: () => {
+        click: once(() => {
           this._open = !this._open;
           this._shown();
-        }
+        })
       }
     });
     this._rows = element('ol', { class: 'ddpviz-findings' });
@@ -54,11 +66,14 @@ export class Findings {
   }
 
   draw(count: number, found: readonly AuditFinding[]): void {
-    const now = JSON.stringify(found);
+    const now = JSON.stringify([count, found]);
     if (now !== this._listed) {
       this._listed = now;
-      this._many = found.length;
-      this._rows.replaceChildren(...found.map(one => this._row(one)));
+      this._many = count;
+      this._rows.replaceChildren(
+        ...found.map(one => this._row(one)),
+        ...rest(count - found.length, found.length)
+      );
     }
     setText(this.badge, `⚑ ${plural(count, 'finding')}`);
     this.badge.dataset['severity'] = found[0]?.severity ?? '';
@@ -104,20 +119,17 @@ export class Findings {
 
   /** The names that its sentence only counts. */
   private _all(one: AuditFinding): HTMLElement | null {
-    if (one.names.length <= IN_SENTENCE) {
+    const names = one.names ?? [];
+    const unsent = one.more_names ?? 0;
+    if (names.length <= IN_SENTENCE) {
       return null;
     }
-    const more =
-      one.more_names > 0 ? ` and ${String(one.more_names)} more` : '';
+    const more = unsent > 0 ? ` and ${String(unsent)} more` : '';
     return element(
       'details',
       { class: 'ddpviz-quiet' },
-      element(
-        'summary',
-        {},
-        `All ${plural(one.names.length + one.more_names, 'name')}`
-      ),
-      `${one.names.join(', ')}${more}`
+      element('summary', {}, `All ${plural(names.length + unsent, 'name')}`),
+      `${names.join(', ')}${more}`
     );
   }
 

@@ -294,18 +294,18 @@ export class SessionClient extends Requests {
     const before = this._sees('timeline') ? this._drawn : null;
     this._drawn = timeline === undefined ? before : timeline.packed.step;
     this.learn(state);
-    try {
-      for (const [view, { packed, buffer }] of views) {
-        const watchers = [...this._watchers].filter(one => one.view === view);
-        if (watchers.length > 0) {
-          const update = unpack(packed, buffer);
-          for (const watcher of watchers) {
-            watcher.draw(update);
-          }
+    for (const [view, { packed, buffer }] of views) {
+      const watchers = [...this._watchers].filter(one => one.view === view);
+      // One that cannot be drawn takes no other with it: the kernel counts all of them as sent.
+      let update: ViewUpdate | undefined;
+      for (const watcher of watchers) {
+        try {
+          update ??= unpack(packed, buffer);
+          watcher.draw(update);
+        } catch (error) {
+          this._met(error);
         }
       }
-    } catch (error) {
-      this._met(error);
     }
     markFrame(
       sequence,
@@ -319,7 +319,11 @@ export class SessionClient extends Requests {
     const before = this.state;
     this.state = state;
     this._receivedAt = performance.now() - 1000 * state.age_s;
-    if (before?.status !== state.status || before.workload !== state.workload) {
+    if (
+      before?.status !== state.status ||
+      before.workload !== state.workload ||
+      before.configured !== state.configured
+    ) {
       this.switchesChanged.emit(undefined);
     }
     this.changed.emit(undefined);

@@ -6,6 +6,7 @@ import { Facts } from './facts';
 import { age } from './format';
 import type { ViewUpdate } from './frame';
 import type { Figure, Json, ThemePart } from './protocol';
+import { viewLabel } from './protocol';
 import { Zoom, arrange } from './plot';
 import { Readings } from './readings';
 import { Replay } from './replay';
@@ -24,6 +25,15 @@ interface Embedded {
   figure: Figure;
   epoch: number;
   zoom: Zoom;
+}
+
+/** The page keeps no document that nobody shows. */
+function release(root: Embedded['root'], document: Embedded['document']): void {
+  document.clear();
+  const place = root.documents.indexOf(document);
+  if (place >= 0) {
+    root.documents.splice(place, 1);
+  }
 }
 
 /** One view as a Bokeh figure that lives: it is drawn while it can be seen, and only then. */
@@ -67,7 +77,11 @@ export class FigureView implements Watcher {
       'div',
       {
         class: 'ddpviz-figure',
-        attributes: { role: 'region', 'aria-label': view }
+        attributes: {
+          role: 'region',
+          'aria-label': viewLabel(view),
+          'data-view': view
+        }
       },
       this._title,
       this._note,
@@ -170,6 +184,11 @@ export class FigureView implements Watcher {
       });
   }
 
+  /** Also while something was waited for. */
+  private _ended(): boolean {
+    return this._disposed;
+  }
+
   private async _embed(): Promise<void> {
     const epoch = this._client.epoch;
     const figure = await this._client.figure(this.view);
@@ -189,6 +208,13 @@ export class FigureView implements Watcher {
     }
     const [first] = views;
     const document = first?.model.document ?? null;
+    if (this._ended()) {
+      views.clear();
+      if (document !== null) {
+        release(root, document);
+      }
+      return;
+    }
     if (document === null) {
       place.remove();
       throw new Error(
@@ -216,12 +242,7 @@ export class FigureView implements Watcher {
     this._embedded = null;
     if (embedded !== null) {
       embedded.views.clear();
-      embedded.document.clear();
-      const all = embedded.root.documents;
-      const place = all.indexOf(embedded.document);
-      if (place >= 0) {
-        all.splice(place, 1);
-      }
+      release(embedded.root, embedded.document);
     }
     for (const child of [...this._canvas.children]) {
       if (child !== but) {

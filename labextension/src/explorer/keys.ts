@@ -5,7 +5,7 @@ import { stepLimits } from './protocol';
 
 /** What these use themselves. */
 const OWN_KEYS =
-  'input, select, textarea, [contenteditable], [role=slider], [role=tab]';
+  'input, select, textarea, [contenteditable], [role=slider], [role=tab], .ddpviz-code';
 /** What a space presses. */
 const PRESSED = `${OWN_KEYS}, button, a, summary, [role=button], [role=switch]`;
 

@@ -67,6 +67,8 @@ export interface SessionState {
   backend: string;
   world_size: number;
   status: Status;
+  /** Another number whenever the settings are others. */
+  configured?: number;
   /** Why it is in that status, in one sentence; "" where there is nothing to say. */
   reason: string;
   step: number;
@@ -105,9 +107,9 @@ export interface AuditFinding {
   view: string;
   step: number | null;
   /** Ranks it shows on, and the first of the names of parameters, buffers or buckets. */
-  ranks: number[];
-  names: string[];
-  more_names: number;
+  ranks?: readonly number[];
+  names?: readonly string[];
+  more_names?: number;
 }
 
 export type SwitchKind =

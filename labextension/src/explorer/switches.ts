@@ -180,7 +180,11 @@ export class SwitchColumn {
       this._draft(one.name, value);
     });
     const needs = element('p', { class: 'ddpviz-needs' });
-    const reason = element('p', { class: 'ddpviz-reason' });
+    const why = newId('reason');
+    const reason = element('p', {
+      class: 'ddpviz-reason',
+      attributes: { id: why }
+    });
     const changed = element('span', { class: 'ddpviz-was' });
     const explanation = element(
       'p',
@@ -212,7 +216,7 @@ export class SwitchColumn {
       more
     );
     for (const field of node.querySelectorAll('button, input, select')) {
-      field.setAttribute('aria-describedby', described);
+      field.setAttribute('aria-describedby', `${described} ${why}`);
     }
     const row: Row = { one, node, control, needs, reason, changed };
     this._rows.set(one.name, row);

@@ -1,12 +1,13 @@
 import { PathExt } from '@jupyterlab/coreutils';
 import type { Message } from '@lumino/messaging';
+import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 
 import { ddpvizIcon } from '../icon';
 import { element } from '../explorer/dom';
 import { Explorer, ViewPanel, surface } from '../explorer/explorer';
 import type { SessionClient } from '../explorer/client';
-import type { IDdpSessions } from './sessions';
+import type { Found, IDdpSessions } from './sessions';
 import type { PanelName } from './settings';
 import { PANEL_LABELS } from './settings';
 
@@ -26,6 +27,9 @@ export interface PanelArgs {
  * shows the notebook's next session.
  */
 export class DdpPanel extends Widget {
+  /** Its `args` are others, and so is what is to be kept. */
+  readonly moved = new Signal<this, undefined>(this);
+
   private _content: { node: HTMLElement; dispose(): void } | null = null;
   private _client: SessionClient | null = null;
   private readonly _waiting = surface('ddpviz-waiting');
@@ -37,10 +41,8 @@ export class DdpPanel extends Widget {
     super();
     this.addClass('ddpviz-panel');
     this.node.tabIndex = -1;
-    const name = PathExt.basename(args.path);
     this.title.label = PANEL_LABELS[args.view];
-    this.title.caption =
-      name === '' ? 'DDP' : `${PANEL_LABELS[args.view]} of ${args.path}`;
+    this._name();
     this.title.icon = ddpvizIcon;
     this.title.closable = true;
     this.node.append(this._waiting.node);
@@ -65,9 +67,38 @@ export class DdpPanel extends Widget {
     }
   }
 
+  /** Show this session of its notebook. */
+  take(session: string | null): void {
+    if (session !== null && session !== this.args.session) {
+      this.args.session = session;
+      this.moved.emit(undefined);
+      this._bind();
+    }
+  }
+
+  private _name(): void {
+    const { path, view } = this.args;
+    this.title.caption =
+      path === '' ? 'DDP' : `${PANEL_LABELS[view]} of ${path}`;
+  }
+
+  /** The notebook was renamed, or none was open when the panel was. */
+  private _elsewhere(): Found | null {
+    const { path, session } = this.args;
+    const moved = session === null ? null : this._sessions.find(session);
+    const never = path === '' && session === null;
+    return moved ?? (never ? this._sessions.focus : null);
+  }
+
   private _bind(): void {
     const { path, session } = this.args;
-    const found = this._sessions.of(path, session)?.client ?? null;
+    const there = this._sessions.of(path, session) ?? this._elsewhere();
+    const found = there?.client ?? null;
+    if (there !== null && there.link.path !== path) {
+      this.args.path = there.link.path;
+      this._name();
+      this.moved.emit(undefined);
+    }
     if (found !== null && found !== this._client) {
       this._content?.dispose();
       this._client = found;
@@ -90,7 +121,10 @@ export class DdpPanel extends Widget {
 
   private _why(): string {
     const { path } = this.args;
-    const name = path === '' ? 'the kernel' : PathExt.basename(path);
+    if (path === '') {
+      return 'Waits for a DDP session: open a notebook and run the cell that makes one.';
+    }
+    const name = PathExt.basename(path);
     switch (this._sessions.linkOf(path)?.condition) {
       case undefined:
       case 'dead':

@@ -171,8 +171,10 @@ export class DdpSessions implements IDdpSessions {
     const documents = this._documentKernels();
     const paths = new Map<string, string>();
     for (const session of this._services.sessions.running()) {
-      if (session.kernel !== null) {
-        paths.set(session.kernel.id, session.path);
+      // A console of the notebook's kernel has a path of its own.
+      const id = session.kernel?.id;
+      if (id !== undefined && (session.type === 'notebook' || !paths.has(id))) {
+        paths.set(id, session.path);
       }
     }
     for (const id of running) {

@@ -50,11 +50,14 @@ export const panelsPlugin: JupyterFrontEndPlugin<void> = {
         one => one.args.view === args.view && one.args.path === args.path
       );
       if (known !== undefined) {
-        known.args.session = args.session;
+        known.take(args.session);
         app.shell.activateById(known.id);
         return known;
       }
       const panel = new DdpPanel(args, sessions);
+      panel.moved.connect(one => {
+        void tracker.save(one);
+      });
       panel.id = `ddpviz-panel-${UUID.uuid4()}`;
       if (restoring) {
         app.shell.add(panel, 'main');
