@@ -33,7 +33,7 @@ from ddpviz.views.text import count, duration, sent_size, size
 
 _KINDS = {
     "buffers": Kind("sync of buffers", "#CC79A7", rare=True),
-    "hooked": Kind("buffer hook in its place", "#CC79A7", hatched=True, rare=True),
+    "hooked": Kind("buffer hook in its place", "#E8BDD5", rare=True),
     "enqueued": Kind("sync, its time is not known", "#CC79A7", hatched=True, rare=True),
     "drift": Kind("drifted apart before the sync", "#CC79A7", hatched=True, rare=True),
     "holds": Kind("condition holds", QUIET),
