@@ -17,8 +17,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from ddpviz.events import Batch
 from ddpviz.recording import Recording
 from tests.audit.expected import Expected
-from tests.audit.faults import local_hook, twice_hook
-from tests.audit.healthy import averaging
+from tests.audit.faults.hooks import local_hook, twice_hook
+from tests.audit.healthy.hooks import averaging
 from tests.audit.nets import Two, batch, sgd, train, wrap
 from tests.ranks import run_ranks
 

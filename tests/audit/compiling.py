@@ -30,7 +30,7 @@ def _compiled(rank: int, mode: str, layers: int, cap_mb: float, first_bytes: int
 
 
 def one_graph(rank: int) -> None:
-    """Four buckets of 1 MiB, and a backward that is one node."""
+    """Five buckets, the largest of 1 MiB, and a backward that is one node."""
     _compiled(rank, "no_optimization", 4, 1.0, 1 << 20)
 
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
 
 
 class Two(nn.Module):
@@ -58,3 +61,82 @@ def train(
         output.square().mean().backward()
         before_step(step)
         optimizer.step()
+
+
+def local_state(start: int) -> PostLocalSGDState:
+    groups = [dist.new_group([one]) for one in range(dist.get_world_size())]
+    return PostLocalSGDState(None, groups[dist.get_rank()], start_localSGD_iter=start)
+
+
+def gradients(rank: int, ddp: nn.Module, step: int) -> None:
+    """Each parameter's, by autograd.grad."""
+    parameters = list(ddp.parameters())
+    found = torch.autograd.grad(ddp(batch(rank, step)).square().mean(), parameters)
+    for parameter, gradient in zip(parameters, found, strict=True):
+        parameter.grad = gradient
+
+
+class Ordered(nn.Module):
+    """Two layers of one shape, registered in an order that depends on the rank."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        for name in ("first", "second") if rank == 0 else ("second", "first"):
+            setattr(self, name, nn.Linear(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class Twice(nn.Module):
+    """A layer whose activations are checkpointed in two places."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.layer, self.reentrant = nn.Linear(8, 8), reentrant
+        self.before = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.before(x)
+        for _ in range(2):
+            x = checkpoint(self.layer, x, use_reentrant=self.reentrant)
+        return x
+
+
+def image(rank: int, step: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * rank + step)
+    return torch.randn(1, 64, 4, 4, generator=generator)
+
+
+class Queue(nn.Module):
+    """A buffer that every rank fills with its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("queue", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.queue.copy_(x.detach().mean(0))
+        return self.layer(x)
+
+
+class Table(nn.Module):
+    """A large constant among the buffers."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("table", torch.ones(rows, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x + self.table[0])
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.layer(x))

@@ -15,6 +15,11 @@ from tests.ranks import run_ranks
 Runs = dict[str, Callable[[int], None]]
 
 
+def runs(*all_: Callable[[int], None]) -> Runs:
+    """By their names."""
+    return {one.__name__: one for one in all_}
+
+
 def recordings(
     runs: Runs, world_size: int = 2, fingerprints: int = 1, level: str = "default"
 ) -> dict[str, Recording]:

@@ -24,7 +24,7 @@ def test_a_healthy_run_has_exit_status_0(demo: Demo) -> None:
 
 def test_a_fault_has_exit_status_1_and_all_that_is_known_of_it(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    recordings({"unused_layer": faults.unused_layer})["unused_layer"].save(folder)
+    recordings({"unused_layer": faults.backwards.unused_layer})["unused_layer"].save(folder)
     done = ddpviz("audit", folder)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("1. wrong numbers: bucket 0 never completed on ranks 0, 1")
@@ -51,7 +51,7 @@ def test_what_is_no_recording_has_exit_status_2(tmp_path: Path) -> None:
 def parted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose replicas part, which its notes alone tell."""
     folder = tmp_path_factory.mktemp("parted") / "run"
-    recordings({"learning_rate": faults.learning_rate})["learning_rate"].save(folder)
+    recordings({"learning_rate": faults.replicas.learning_rate})["learning_rate"].save(folder)
     return folder
 
 

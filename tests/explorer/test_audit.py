@@ -11,7 +11,7 @@ from tests.waiting import until
 
 
 def test_findings_are_told_with_the_step_that_shows_them() -> None:
-    runs = {"wrong": faults.unused_layer, "well": healthy.accumulation}
+    runs = {"wrong": faults.backwards.unused_layer, "well": healthy.backwards.accumulation}
     found = recordings(runs)
     subject = Subject("audited", found["wrong"])
     subject.state()  # asks for an audit, and does not wait for it
@@ -27,7 +27,7 @@ def test_findings_are_told_with_the_step_that_shows_them() -> None:
 
 
 def test_the_timeline_flags_what_was_found_once_it_is() -> None:
-    recording = recordings({"wrong": faults.unused_layer})["wrong"]
+    recording = recordings({"wrong": faults.backwards.unused_layer})["wrong"]
     subject = Subject("flagged", recording)
 
     def flags(step: int) -> list[str]:

@@ -23,6 +23,7 @@ from ddpviz.analysis.waiting import Waiting, told
 from ddpviz.cli.main import main
 from ddpviz.events import Cause, Kind, Stall
 from ddpviz.recording import Recording
+from tests.audit.expected import Expected
 from tests.waiting import until
 
 #: Seconds after which a rank of these jobs notes what it is in.
@@ -172,16 +173,17 @@ def test_who_waits_in_what_and_where_the_missing_rank_is(
         assert main(["show", str(out)]) == 0
         text = capsys.readouterr().out
         (finding,) = ddpviz.load(out).audit()
-    assert (finding.kind, finding.ranks, finding.since_step) == ("hang", (1,), 3)
-    assert (live.kind, live.severity.text, finding.severity.text) == ("hang", "note", "failure")
-    assert finding.what == after.reason and finding.names == (after.ranks[0].collective,)
+    bucket = (after.ranks[0].collective,)
+    Expected("hang", 3, (1,), bucket, "failure", "2 in it, 1 has not entered it").check(finding)
+    Expected("hang", 3, (1,), bucket, "note").check(live)
+    assert finding.what == after.reason
     states = {one.rank: one.state for one in after.ranks}
     assert states == {0: "in it", 1: "has not entered it", 2: "in it"}
     assert after.doing.keys() == {0, 2} and len(set(after.doing.values())) == 1
-    bucket = after.ranks[0]
-    assert bucket.collective.endswith("(bucket 0)")
-    assert bucket.bytes == (8 * 4 + 4) * 4
-    assert sorted(bucket.parameters) == ["bias", "weight"]
+    in_it = after.ranks[0]
+    assert in_it.collective.endswith("(bucket 0)")
+    assert in_it.bytes == (8 * 4 + 4) * 4
+    assert sorted(in_it.parameters) == ["bias", "weight"]
     missing = after.ranks[1].at
     assert missing is not None
     assert Path(missing.file).name == Path(__file__).name and missing.function == "validate"
@@ -200,9 +202,11 @@ def test_different_collectives_are_named_side_by_side() -> None:
     with job(other_collective, 2) as (out, _):
         found = hung(out, every_line)
         (finding,) = ddpviz.load(out).audit()
-    assert finding.kind == "mismatched-collectives" and finding.since_step == 3
-    assert [name.split(" ")[0] for name in finding.names] == ["barrier", "broadcast"]
     mine, other = found.ranks
+    names = (mine.collective, f"{other.collective}, 16 B")
+    Expected("mismatched-collectives", 3, (0, 1), names, "failure", "at the same place").check(
+        finding
+    )
     assert (mine.state, other.state) == ("in it", "is in another")
     assert mine.collective.startswith("barrier") and other.collective.startswith("broadcast")
     assert other.bytes == 16
@@ -222,7 +226,7 @@ def test_a_rank_that_failed_will_not_come() -> None:
     with job(raises, 2) as (out, _):
         found = hung(out, lambda found: any(one.state == "failed" for one in found.ranks))
         (finding,) = ddpviz.load(out).audit()
-    assert (finding.kind, finding.ranks) == ("rank-failed", (1,))
+    Expected("rank-failed", 3, (1,), (), "failure", "no more data").check(finding)
     assert finding.what == "rank 1 failed: ValueError: no more data"
     assert [one.state for one in found.ranks] == ["in it", "failed"]
 

@@ -18,10 +18,13 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, Recording]:
-    runs = {"no_sync_step": faults.no_sync_step, "unused_search": faults.unused_search}
-    runs["local_sgd"] = faults.local_sgd
-    runs["parted_for_a_while"] = faults.parted_for_a_while
-    return recordings(runs | {"drifting": healthy.drifting_buffers})
+    runs = {
+        "no_sync_step": faults.backwards.no_sync_step,
+        "unused_search": faults.costs.unused_search,
+    }
+    runs["local_sgd"] = faults.replicas.local_sgd
+    runs["parted_for_a_while"] = faults.replicas.parted_for_a_while
+    return recordings(runs | {"drifting": healthy.of_buffers.drifting_buffers})
 
 
 def test_the_newest_steps_are_audited_as_the_whole_is(recorded: dict[str, Recording]) -> None:

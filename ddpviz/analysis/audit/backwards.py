@@ -11,6 +11,7 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, listed, on, plural, times
 from ddpviz.analysis.audit.findings import Finding, Severity
+from ddpviz.analysis.audit.moments import unaveraged
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.tables import SHARED_ID, run_keys, split_run_keys
 from ddpviz.events import Flag, Kind, Parted
@@ -202,7 +203,7 @@ def never_reduced(case: Case) -> Iterator[Finding]:
             f"{on(ranks)}: {what}",
             since,
             ranks,
-            (),
+            unaveraged(case, module, since, ranks),
             f"{times(int(first['index']), 'backward')} before the step left gradients and reduced "
             f"none; so in {times(_most(rows), 'step')}",
             cause,

@@ -16,7 +16,7 @@ from ddpviz.analysis.fingerprints import Moment, moments
 from ddpviz.analysis.places import places
 from ddpviz.analysis.source import Source
 from ddpviz.analysis.tables import SHARED_ID, among
-from ddpviz.events import Cause, Compiled, Flag, Kind, Module, Unavailable
+from ddpviz.events import Cause, Compiled, Flag, Kind, Module, Parted, Unavailable
 
 _Note = TypeVar("_Note")
 #: Collectives that DDP sends in the process group of its module.
@@ -145,6 +145,23 @@ class Case:
         note = self.modules.get(module, {}).get(rank)
         known = () if note is None else note.parameters
         return known[index].name if 0 <= index < len(known) else f"parameter {index}"
+
+    def reduced(self, rank: int, module: int) -> tuple[str, ...]:
+        """Names of the parameters whose gradients DDP reduces, without those that were frozen or
+        taken out since."""
+        note = self.modules.get(module, {}).get(rank)
+        parted = [one for one in self.source.notes(Parted, rank=rank) if one.module == module]
+        idle = set(parted[-1].idle) if parted else set()
+        known = () if note is None else note.parameters
+        return tuple(one.name for one in known if one.name not in idle)
+
+    def buckets(self, module: int, step: int) -> tuple[str, ...]:
+        """ "bucket 0", "bucket 1": of the module's plan in a step, or of its last one."""
+        rows = self.evidence.buckets
+        rows = rows[rows["module"] == module]
+        here = rows[rows["step"] == step]
+        rows = here if len(here) else rows[rows["step"] == rows["step"].max(initial=-1)]
+        return tuple(f"bucket {one}" for one in np.unique(rows["bucket"]).tolist())
 
     def of(self, module: int) -> str:
         """ " of Net" where there are several modules, else ""."""

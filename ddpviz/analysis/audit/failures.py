@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+
+import numpy as np
 
 from ddpviz.analysis.audit.case import Case, on
 from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.failed import on_its_own
+from ddpviz.analysis.naming import collective_name
 from ddpviz.events import Ended, Failure, Process
 
 #: Whoever runs the job ended it.
@@ -30,14 +33,16 @@ def rank_failed(case: Case, found: list[Finding]) -> Iterator[Finding]:
         ):
             return
         if not own and (lost := _lost(case, failures)):
-            yield _ended_silently(note, lost, step)
+            yield _ended_silently(case, note, lost, step)
         elif len(own) > 1 and {one.rank for one in own} == set(case.ranks) and _alike(own):
             yield _all_raised(own, step)
         else:
-            yield _failed(note, own, failures, step)
+            yield _failed(case, note, own, failures, step)
 
 
-def _failed(note: Failure, own: list[Failure], failures: list[Failure], step: int) -> Finding:
+def _failed(
+    case: Case, note: Failure, own: list[Failure], failures: list[Failure], step: int
+) -> Finding:
     last = [line.strip() for line in note.traceback.splitlines() if line.strip()]
     place = next((line for line in reversed(last) if line.startswith("File ")), "")
     others = {one.rank for one in failures} - {note.rank}
@@ -63,7 +68,7 @@ def _failed(note: Failure, own: list[Failure], failures: list[Failure], step: in
         f"rank {note.rank} failed: {note.message}{also}",
         step,
         (note.rank, *too),
-        (),
+        _inside(case, (note.rank, *too)),
         place or "whoever started the rank saw it end",
         cause,
         remedy,
@@ -71,6 +76,13 @@ def _failed(note: Failure, own: list[Failure], failures: list[Failure], step: in
         "timeline",
         note.step if note.step >= 0 else None,
     )
+
+
+def _inside(case: Case, ranks: Collection[int]) -> tuple[str, ...]:
+    """Collectives that these ranks were in when they ended."""
+    calls = case.evidence.calls
+    still = calls[(calls["end_ns"] == 0) & np.isin(calls["rank"], list(ranks))]
+    return tuple(dict.fromkeys(collective_name(case.source, one) for one in still))
 
 
 def _alike(own: list[Failure]) -> bool:
@@ -112,7 +124,7 @@ def _lost(case: Case, failures: list[Failure]) -> list[int]:
     return [rank for rank in silent if rank not in waits] or silent
 
 
-def _ended_silently(note: Failure, lost: list[int], step: int) -> Finding:
+def _ended_silently(case: Case, note: Failure, lost: list[int], step: int) -> Finding:
     one = len(lost) == 1
     return Finding(
         "rank-failed",
@@ -121,7 +133,7 @@ def _ended_silently(note: Failure, lost: list[int], step: int) -> Finding:
         + ("it" if one else "one of them"),
         step,
         tuple(lost),
-        (),
+        _inside(case, lost),
         f"nothing more was recorded of {'it' if one else 'them'}, not even an end; rank "
         f"{note.rank}: {note.message.splitlines()[0]}",
         "the process was killed (out of memory, a scheduler, a signal), or crashed outside of "

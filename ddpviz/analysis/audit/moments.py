@@ -75,6 +75,16 @@ def _epsilon(case: Case, module: int, position: int) -> float:
     return _EPSILON.get(dtype.removeprefix("torch."), _EPSILON["float32"])
 
 
+def unaveraged(case: Case, module: int, step: int, ranks: Iterable[int]) -> tuple[str, ...]:
+    """Names of the gradients that differ as an optimizer steps with them, where they were sampled
+    in that step; else of all that DDP should have reduced."""
+    names: dict[str, None] = {}
+    for moment in case.moments("gradients", "applied"):
+        if moment.module == module and moment.step == step:
+            names.update(dict.fromkeys(differing(moment)[0]))
+    return tuple(names) or case.reduced(min(ranks), module)
+
+
 def first_apart(case: Case, module: int) -> Moment | None:
     """The first moment from which on the module's parameters were never equal again."""
     found = None

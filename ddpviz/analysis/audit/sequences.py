@@ -9,7 +9,7 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, apart, on, times
 from ddpviz.analysis.audit.findings import Finding, Severity
-from ddpviz.analysis.audit.moments import first_apart, looked_at, steps_equal
+from ddpviz.analysis.audit.moments import differing, first_apart, looked_at, steps_equal
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.places import places
 from ddpviz.analysis.tables import SHARED_ID, run_keys
@@ -68,7 +68,7 @@ def optimizer_skipped(case: Case) -> Iterator[Finding]:
             "after the same reduction, so the replicas part",
             since,
             late,
-            (),
+            differing(parted)[0] if parted is not None else case.reduced(late[0], module),
             f"so after {times(len(apart_here), 'reduction')} of {len(mine)} from which all ranks "
             f"went on; after that of step {since} optimizers stepped "
             + ", ".join(f"{times(many, 'time')} on rank {rank}" for rank, many in counts.items())
@@ -173,7 +173,7 @@ def backward_skipped(case: Case) -> Iterator[Finding]:
             "from there on gradients of different steps were averaged",
             since,
             tuple(sorted(skipped)),
-            (),
+            case.buckets(module, since),
             f"{times(forwards, 'forward')} on every rank, and backwards that reduced: "
             + ", ".join(f"{many} on rank {rank}" for rank, many in sorted(backwards.items())),
             "a batch that is left out on one rank after its forward: a loss that is not finite or "

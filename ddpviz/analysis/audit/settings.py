@@ -8,6 +8,7 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, apart, listed, on, times
 from ddpviz.analysis.audit.findings import Finding, Severity
+from ddpviz.analysis.naming import collective_name
 from ddpviz.analysis.units import format_bytes
 from ddpviz.events import (
     Cause,
@@ -54,7 +55,7 @@ def unused_search(case: Case) -> Iterator[Finding]:
             "parameter was used every time",
             int(mine["step"].min()),
             tuple(sorted(notes)),
-            (),
+            ("find_unused_parameters",),
             f"in {times(min(many), 'backward')} of each rank no parameter was unused; each walked "
             "the autograd graph, sent the map of used parameters, and kept the first bucket plan, "
             "which DDP does not rebuild then",
@@ -163,7 +164,7 @@ def step_counts(case: Case) -> Iterator[Finding]:
         f"ranks took different numbers of steps: {counts}",
         fewest + 1,
         ranks,
-        (),
+        _not_entered(case, early, fewest),
         f"{on(early)} ended in order after step {fewest}, and others went on to step {most}",
         "the ranks' batches do not come to the same number: an uneven split, bad samples that are "
         "dropped, an early stop that depends on the rank",
@@ -173,6 +174,16 @@ def step_counts(case: Case) -> Iterator[Finding]:
         "timeline",
         most,
     )
+
+
+def _not_entered(case: Case, early: tuple[int, ...], last: int) -> tuple[str, ...]:
+    """The first collective that others launched after the last step of those that ended early."""
+    calls = case.evidence.calls
+    beyond = calls[~np.isin(calls["rank"], early) & (calls["step"] > last)]
+    beyond = beyond[beyond["cause"] != Cause.USER]
+    if not len(beyond):
+        return ()
+    return (collective_name(case.source, beyond[np.argmin(beyond["begin_ns"])]),)
 
 
 def _waits(case: Case, early: tuple[int, ...]) -> bool:

@@ -15,6 +15,7 @@ from ddpviz.analysis.audit.findings import Finding, Severity
 from ddpviz.analysis.bursts import bursts
 from ddpviz.analysis.calls import Unsplit
 from ddpviz.analysis.graphs import borders
+from ddpviz.analysis.naming import bucket_name
 from ddpviz.analysis.steps import steps
 from ddpviz.analysis.units import format_bytes, format_duration
 from ddpviz.events import Cause, Compiled
@@ -58,7 +59,7 @@ def bursts_without_overlap(case: Case) -> Iterator[Finding]:
             "computes",
             here[0],
             tuple(sorted({rank for _, rank, _ in of_module})),
-            (),
+            case.buckets(module, here[-1]),
             f"{of_module[-1][2]}; so in {times(len(here), 'step')}",
             "the model is compiled as one graph, whose backward is one node of autograd",
             'compile what DDP wraps with torch._dynamo.config.optimize_ddp = "ddp_optimizer" and '
@@ -198,7 +199,7 @@ def exposed_communication(case: Case) -> Iterator[Finding]:
         f"{format_duration(typical * 1e6)}",
         min(one[0] for one in shown),
         tuple(sorted({one[1] for one in shown})),
-        (),
+        _last_back(case, {one[:2] for one in shown}),
         f"so in {times(len({one[0] for one in shown}), 'step')} of {len(known)}, waiting for a "
         f"late rank not counted; {format_bytes(nbytes)} are reduced per step",
         "the network is slow for what is sent, or there is too little backward to hide it behind",
@@ -208,6 +209,18 @@ def exposed_communication(case: Case) -> Iterator[Finding]:
         "overlap",
         None,
     )
+
+
+def _last_back(case: Case, shown: set[tuple[int, int]]) -> tuple[str, ...]:
+    """The bucket that most often came back last, of these (step, rank)."""
+    latest: dict[tuple[int, int], tuple[int, str]] = {}
+    for row in case.evidence.buckets:
+        key = int(row["step"]), int(row["rank"])
+        if key in shown:
+            here = int(row["done_ns"]), bucket_name(case.source, row)
+            latest[key] = max(here, latest.get(key, here))
+    counted = collections.Counter(name for done_ns, name in latest.values() if done_ns)
+    return tuple(name for name, _ in counted.most_common(1))
 
 
 def _waited_ms(case: Case) -> dict[tuple[int, int], float]:

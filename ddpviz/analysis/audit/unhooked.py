@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpviz.analysis.audit.case import Case, on, times
 from ddpviz.analysis.audit.findings import Finding, Severity
-from ddpviz.analysis.audit.moments import first_apart, steps_equal
+from ddpviz.analysis.audit.moments import first_apart, steps_equal, unaveraged
 from ddpviz.analysis.calls import of_buckets
 from ddpviz.analysis.tables import SHARED_ID, find, run_keys
 from ddpviz.events import Flag, Kind, Parted
@@ -44,7 +44,7 @@ def nothing_reduced(case: Case) -> Iterator[Finding]:
             f"{on(ranks)}: the backward brought DDP no gradient, and nothing was reduced",
             since,
             ranks,
-            (),
+            unaveraged(case, module, since, ranks),
             f"the forward before it had prepared a reduction, and no bucket was reduced until the "
             f"step; so in {times(many, 'step')}"
             + ("; parameters differ since" if parted is not None else ""),
