@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ddpviz.analysis.audit import Finding, Unchecked
+from ddpviz.analysis.audit import Finding, Unchecked, by_reason
 
 _WIDTH = 100
 _LABEL = 10
@@ -16,7 +16,7 @@ def text(found: Sequence[Finding], unchecked: Sequence[Unchecked], remarks: Iter
     blocks = [_block(number, one) for number, one in enumerate(found, 1)]
     if not found:
         blocks.append("No findings.")
-    lines = [f"{why}: {', '.join(kinds)}" for why, kinds in _by_reason(unchecked).items()]
+    lines = [f"{why}: {', '.join(kinds)}" for why, kinds in by_reason(unchecked).items()]
     below = [_row("unchecked", line) for line in lines]
     below += [_row("note", remark) for remark in remarks]
     if below:
@@ -55,10 +55,3 @@ def _row(label: str, said: str) -> str:
         subsequent_indent=" " * (_LABEL + 1),
         break_long_words=False,
     )
-
-
-def _by_reason(unchecked: Iterable[Unchecked]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one in unchecked:
-        found.setdefault(one.why, []).append(one.kind)
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -35,9 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     in one line; 130: interrupted.
     """
     options = _parser().parse_args(arguments)
-    status = 0
     try:
-        status = options.run(options) or 0
+        options.status = options.run(options) or options.status
         sys.stdout.flush()
     except CommandError as error:
         sentence = printable(" ".join(str(error).splitlines()))  # a path may have a newline
@@ -57,13 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         return _defect(options.command, error)
-    return status
+    return int(options.status)
 
 
 def _defect(command: str, error: Exception) -> int:
     """What nobody thought of, in one line."""
     if os.environ.get("DDPVIZ_TRACEBACK"):
-        raise error
+        traceback.print_exception(error)
+        return FAILED
     said = printable(" ".join(f"{type(error).__name__}: {error}".split()))
     print(
         f"ddpviz {command}: could not go on ({said}): damaged files, or a defect of ddpviz; "
@@ -89,5 +90,6 @@ def _parser() -> argparse.ArgumentParser:
             epilog=f"example: {command.EXAMPLE}",
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        # A command whose reader goes away sets its status before it prints.
+        subparser.set_defaults(run=command.run, status=0)
     return parser

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis import finding, format_bytes
-from ddpviz.analysis.audit import Finding
+from ddpviz.analysis.audit import Finding, by_reason
 from ddpviz.analysis.waiting import NOBODY, RankWaiting, Waiting, waiting
 from ddpviz.events import Group, Module, Process
 
@@ -121,8 +121,23 @@ def session_state(subject: Subject) -> dict[str, Any]:
         "age_s": round(age_s, 1),
         "findings": len(findings) + (1 if failure and not _told(findings) else 0),
         "audit": [_found(one) for one in findings[:_MOST_FINDINGS]],
+        "audited": subject.auditor.looked.steps >= 0,
+        "unchecked": _unchecked(subject),
         "title": title_of(subject, step),
     }
+
+
+def _unchecked(subject: Subject) -> list[str]:
+    """What the findings do not cover, a sentence each."""
+    looked = subject.auditor.looked
+    said = []
+    if looked.skipped:
+        said.append(
+            f"{looked.skipped} of {looked.steps + 1} steps went by faster than the audit looks at "
+            "them: recording.audit() looks at all"
+        )
+    reasons = by_reason(looked.unchecked)
+    return [*said, *(f"{', '.join(kinds)}: {why}" for why, kinds in reasons.items())]
 
 
 def _told(findings: Sequence[Finding]) -> bool:

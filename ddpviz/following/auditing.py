@@ -1,4 +1,5 @@
-"""The audit of a recording while it grows: of the newest steps, now and then, beside the rest."""
+"""The audit of a recording while it grows: of the newest steps, now and then, beside the rest; and
+of all of it once it rests, where steps went by between two looks."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ddpviz.analysis.audit import Finding, Severity, audit, in_order
+from ddpviz.analysis.audit import Finding, Severity, Unchecked, audit, in_order, not_checked
 from ddpviz.analysis.part import Part
 from ddpviz.events import Fingerprints, Kind, Projections
 from ddpviz.recording import Recording
 
 #: Steps and records that one audit looks at.
 _STEPS, _MOST_RECORDS = 200, 60_000
+#: Records of a recording at rest that are looked at all together: some seconds of a core.
+_MOST_AT_REST = 300_000
 #: At most once in so long, and so that it takes this share of a core.
 _SECONDS, _SHARE = 3.0, 0.05
 #: Findings that are kept; a run has one per cause.
@@ -24,6 +27,17 @@ _MOST = 50
 
 _NoteType = TypeVar("_NoteType")
 _log = logging.getLogger("ddpviz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """What was looked at. ``skipped``: steps that no look had, as more were taken meanwhile, or
+    before the first. ``unchecked``: what the last look could not tell, and why. ``steps``: up to
+    which one; -1 before the first look, or before the first step."""
+
+    skipped: int = 0
+    unchecked: tuple[Unchecked, ...] = ()
+    steps: int = -1
 
 
 class Auditor:
@@ -39,6 +53,7 @@ class Auditor:
         self._kept: list[Finding] = []
         self._found: tuple[Finding, ...] = ()
         self._version: object = None
+        self._looked = Looked()
         self._due = 0.0
         self._running = False
         self._complained = False
@@ -49,21 +64,40 @@ class Auditor:
         with self._lock:
             return self._found
 
+    @property
+    def looked(self) -> Looked:
+        """What the findings were looked for in."""
+        with self._lock:
+            return self._looked
+
     def findings(self, version: object) -> tuple[Finding, ...]:
         """The last ones known, at once. ``version``: differs whenever more was recorded."""
         with self._lock:
-            due = version != self._version and time.monotonic() >= self._due
+            rests = version == self._version and self._looked.skipped > 0
+            rests = rests and len(self.recording) <= _MOST_AT_REST
+            due = (version != self._version or rests) and time.monotonic() >= self._due
             if due and not self._running:
                 self._running, self._version = True, version
-                threading.Thread(target=self._look, name="ddpviz audit", daemon=True).start()
+                looking = threading.Thread(
+                    target=self._look, args=(rests,), name="ddpviz audit", daemon=True
+                )
+                looking.start()
             return self._found
 
-    def look(self) -> tuple[Finding, ...]:
-        """Audit now, on this thread."""
+    def look(self, whole: bool = False) -> tuple[Finding, ...]:
+        """Audit now, on this thread. ``whole``: of all that memory has, not of the newest steps."""
+        recent = Recent(self.recording)
+        source = self.recording if whole else recent
         with self._lock:
-            before = list(self._kept)
-        found = audit(Recent(self.recording), before)
+            # What is all there says by itself what there is.
+            before = [] if whole and not self.recording.dropped else list(self._kept)
+        found = audit(source, before)
+        unchecked = not_checked(source)
         with self._lock:
+            self._kept = before
+            since = self._looked.steps + 1
+            skipped = self._looked.skipped + max(0, recent.first - since)
+            self._looked = Looked(0 if whole else skipped, unchecked, recent.last)
             fresh: list[Finding] = []
             for one in found:
                 known = _same_cause(one, self._kept)
@@ -76,10 +110,10 @@ class Auditor:
             self._found = in_order([*self._kept, *now])
             return self._found
 
-    def _look(self) -> None:
+    def _look(self, whole: bool) -> None:
         begin = time.monotonic()
         try:
-            self.look()
+            self.look(whole)
         except Exception:  # a recording that is half there; the explorer goes on
             if not self._complained:
                 self._complained = True
@@ -129,7 +163,8 @@ def _stays(one: Finding) -> bool:
 
 
 class Recent(Part):
-    """A recording's newest steps, what was outside of steps, and the notes to them."""
+    """A recording's newest steps (``first`` to ``last``), what was outside of steps, and the notes
+    to them."""
 
     def __init__(self, recording: Recording) -> None:
         last = recording.last_step
@@ -143,12 +178,12 @@ class Recent(Part):
         built = outside[outside["kind"] <= Kind.CONSTRUCTION_OPTIONS]
         here = [] if found is None else [found[found["step"] >= first]]
         others = outside[outside["kind"] > Kind.CONSTRUCTION_OPTIONS][-_MOST_RECORDS // 10 :]
-        self._first = first
+        self.first, self.last = first, last
         super().__init__(recording, np.concatenate([built, others, *here]))
 
     def notes(self, kind: type[_NoteType], /, rank: int | None = None) -> list[_NoteType]:
         """Of what comes with every sampled step, those of the newest, and the initial ones."""
         found: list[Any] = super().notes(kind, rank=rank)
         if kind is Fingerprints or kind is Projections:
-            found = [note for note in found if note.step >= self._first or note.step < 0]
+            found = [note for note in found if note.step >= self.first or note.step < 0]
         return cast(list[_NoteType], found)

@@ -100,6 +100,23 @@ describe('the findings of the audit', () => {
     expect(findings.list.querySelectorAll('li')).toHaveLength(2);
   });
 
+  it('say that there are none once it has looked, and what it does not check', () => {
+    const { findings } = made();
+    findings.draw(0, [], true, ['12 of 90 steps went by', '<i>kind</i>: why']);
+    expect(findings.badge.hidden).toBe(false);
+    expect(findings.badge.textContent).toBe('✓ no findings');
+    findings.badge.click();
+    expect(findings.list.hidden).toBe(false);
+    const told = [...findings.list.querySelectorAll('details li')];
+    expect(told.map(one => one.textContent)).toEqual([
+      '12 of 90 steps went by',
+      '<i>kind</i>: why'
+    ]);
+    findings.draw(1, [wrong], true, []);
+    expect(findings.badge.textContent).toBe('⚑ 1 finding');
+    expect(findings.list.querySelector('details')).toBe(null);
+  });
+
   it('have all names that their sentence only counts', () => {
     const { findings } = made();
     findings.draw(2, [wrong, slow]);

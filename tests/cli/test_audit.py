@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ddpviz.analysis.audit import KINDS
+from ddpviz.cli import main
 from tests.audit import faults
 from tests.audit.recorded import recordings
 from tests.cli.command import ddpviz
@@ -39,6 +43,21 @@ def test_a_fault_has_exit_status_1_and_all_that_is_known_of_it(tmp_path: Path) -
     assert finding["names"] == ["second.weight", "second.bias"] and finding["since_step"] == 1
     assert finding["severity"] == "wrong numbers" and finding["sure"] == "certain"
     assert told["ranks"] == [0, 1] and told["not_checked"] == []
+
+
+def test_the_status_tells_what_was_found_also_where_nobody_reads_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A note is a finding, and `ddpviz audit RECORDING | head` a way to ask."""
+    recordings({"local_sgd": faults.replicas.local_sgd})["local_sgd"].save(tmp_path / "run")
+    assert main(["audit", str(tmp_path / "run")]) == 1
+    assert capfd.readouterr().out.startswith("1. note: ")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ddpviz.cli", "audit", str(tmp_path / "run")]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_what_is_no_recording_has_exit_status_2(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ddpviz.analysis.audit import by_reason
 from ddpviz.explorer.subject import Subject
 from tests.audit import faults, healthy
 from tests.audit.recorded import recordings
@@ -19,11 +20,14 @@ def test_findings_are_told_with_the_step_that_shows_them() -> None:
     (one,) = state["audit"]
     assert (one["kind"], one["severity"]) == ("bucket-incomplete", "wrong numbers")
     assert (one["since"], one["view"], one["step"]) == (1, "countdown", 1)
-    assert state["findings"] == 1 and json.dumps(state)
+    assert state["findings"] == 1 and state["audited"] and json.dumps(state)
     well = Subject("well", found["well"])
     well.state()
     until(lambda: not well.auditor._running)
     assert well.state()["audit"] == [] and well.state()["findings"] == 0
+    assert well.state()["unchecked"] == [
+        f"{', '.join(kinds)}: {why}" for why, kinds in by_reason(found["well"].unchecked()).items()
+    ]
 
 
 def test_the_timeline_flags_what_was_found_once_it_is() -> None:

@@ -171,3 +171,22 @@ def test_asking_never_waits_for_an_audit(recorded: dict[str, Recording]) -> None
     auditor.findings(1)
     until(lambda: len(auditor.findings(1)) == 1)
     assert auditor.findings(1)[0].kind == "no-sync-step"
+
+
+def test_steps_that_went_by_are_counted_and_looked_at_once_it_rests(
+    recorded: dict[str, Recording], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cause is in step 1 of 3, and a look is at the newest one only, which has what follows."""
+    whole = recorded["no_sync_step"]
+    monkeypatch.setattr(auditing, "_STEPS", 1)
+    monkeypatch.setattr(auditing, "_SECONDS", 0.0)
+    auditor = Auditor(grown(whole, 0))
+    assert auditor.look() == () and auditor.looked.skipped == 0
+    auditor.recording = whole
+    assert auditor.findings("grown") == ()
+    until(lambda: auditor.looked.steps == 2)
+    assert auditor.looked.skipped == 1
+    assert [one.kind for one in auditor.known] == ["replicas-parted"]
+    assert {one.kind for one in auditor.looked.unchecked} == {one.kind for one in whole.unchecked()}
+    until(lambda: auditor.findings("grown") and auditor.looked.skipped == 0)
+    assert auditor.known == audit(whole)

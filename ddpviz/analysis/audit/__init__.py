@@ -10,12 +10,22 @@ import dataclasses
 from collections.abc import Iterable
 
 from ddpviz.analysis.audit.case import Case
-from ddpviz.analysis.audit.findings import Finding, Severity, Unchecked, in_order
+from ddpviz.analysis.audit.findings import Finding, Severity, Unchecked, by_reason, in_order
 from ddpviz.analysis.audit.register import KINDS, detect, unchecked
 from ddpviz.analysis.source import Source
 from ddpviz.events import Process
 
-__all__ = ["KINDS", "Finding", "Severity", "Unchecked", "alone", "audit", "in_order", "not_checked"]
+__all__ = [
+    "KINDS",
+    "Finding",
+    "Severity",
+    "Unchecked",
+    "alone",
+    "audit",
+    "by_reason",
+    "in_order",
+    "not_checked",
+]
 
 
 def audit(source: Source, known: Iterable[Finding] = ()) -> tuple[Finding, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -62,6 +63,14 @@ class Unchecked:
 
     kind: str
     why: str
+
+
+def by_reason(unchecked: Iterable[Unchecked]) -> dict[str, list[str]]:
+    """Kinds, together by why they were not checked."""
+    found: dict[str, list[str]] = {}
+    for one in unchecked:
+        found.setdefault(one.why, []).append(one.kind)
+    return found
 
 
 def in_order(found: list[Finding]) -> tuple[Finding, ...]:

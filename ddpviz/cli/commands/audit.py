@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> None:
     import ddpviz
     from ddpviz.analysis.audit import audit, not_checked
     from ddpviz.cli.findings import text
@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
     found, unchecked = audit(recording), not_checked(recording)
+    options.status = FOUND if found else 0
     if options.json:
         told = {
             "recording": str(options.recording),
@@ -49,4 +50,3 @@ def run(options: argparse.Namespace) -> int:
     else:
         say(text(found, unchecked, recording.remarks))
         say(f"recording  {options.recording}")
-    return FOUND if found else 0

@@ -32,6 +32,20 @@ function rest(more: number, listed: number): HTMLElement[] {
   return [element('li', { class: 'ddpviz-finding ddpviz-quiet' }, text)];
 }
 
+/** What the findings do not cover: steps that went by, kinds that cannot be told. */
+function uncovered(unchecked: readonly string[]): HTMLElement {
+  return element(
+    'details',
+    { class: 'ddpviz-quiet' },
+    element('summary', {}, 'Not checked'),
+    element(
+      'ul',
+      { class: 'ddpviz-unchecked' },
+      ...unchecked.map(said => element('li', {}, said))
+    )
+  );
+}
+
 /** A badge that says how many findings there are, and below it the list of what the audit found. */
 export class Findings {
   readonly badge: HTMLButtonElement;
@@ -40,9 +54,11 @@ export class Findings {
   readonly wanted = new Emitter<string>();
 
   private readonly _rows: HTMLElement;
+  private readonly _unchecked = element('div');
   private _open = false;
   private _listed = '';
-  private _many = 0;
+  private _saidUnchecked = '';
+  private _any = false;
 
   constructor(private readonly _client: SessionClient) {
     this.badge = element('button', {
@@ -59,32 +75,52 @@ export class Findings {
     this.list = element(
       'div',
       { attributes: { role: 'region', 'aria-label': 'Findings' } },
-      this._rows
+      this._rows,
+      this._unchecked
     );
     show(this.badge, false);
     show(this.list, false);
   }
 
-  draw(count: number, found: readonly AuditFinding[]): void {
+  /** `audited`: whether the audit has looked, so that none means that there are none. */
+  draw(
+    count: number,
+    found: readonly AuditFinding[],
+    audited = false,
+    unchecked: readonly string[] = []
+  ): void {
     const now = JSON.stringify([count, found]);
     if (now !== this._listed) {
       this._listed = now;
-      this._many = count;
       this._rows.replaceChildren(
         ...found.map(one => this._row(one)),
         ...rest(count - found.length, found.length)
       );
     }
-    setText(this.badge, `⚑ ${plural(count, 'finding')}`);
-    this.badge.dataset['severity'] = found[0]?.severity ?? '';
+    const open = unchecked.join('\n');
+    if (open !== this._saidUnchecked) {
+      this._saidUnchecked = open;
+      this._unchecked.replaceChildren(
+        ...(unchecked.length > 0 ? [uncovered(unchecked)] : [])
+      );
+    }
+    setText(
+      this.badge,
+      count > 0 ? `⚑ ${plural(count, 'finding')}` : '✓ no findings'
+    );
+    const none = count > 0 ? '' : 'none';
+    this.badge.dataset['severity'] = found[0]?.severity ?? none;
     this.badge.title =
-      found.length > 0 ? 'What the audit found, worst first' : '';
-    show(this.badge, count > 0);
+      found.length > 0
+        ? 'What the audit found, worst first'
+        : 'The audit looks at the steps as they come; what it does not check is listed here';
+    this._any = count > 0 || unchecked.length > 0;
+    show(this.badge, count > 0 || audited);
     this._shown();
   }
 
   private _shown(): void {
-    const open = this._open && this._many > 0;
+    const open = this._open && this._any;
     this.badge.setAttribute('aria-expanded', String(open));
     show(this.list, open);
   }

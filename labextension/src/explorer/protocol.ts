@@ -89,6 +89,9 @@ export interface SessionState {
   findings: number;
   /** What the audit found, worst first; those of `findings` that are not of the recording itself. */
   audit?: readonly AuditFinding[];
+  /** Whether the audit has looked, and what its findings do not cover, a sentence each. */
+  audited?: boolean;
+  unchecked?: readonly string[];
   title: string;
 }
 

@@ -142,7 +142,12 @@ export class StateLine {
     setText(this._pill, `${pill.sign} ${pill.word}`);
     this._pill.dataset['status'] = pill.kind;
     setText(this._facts, state === null ? '' : facts(state).join(' · '));
-    this.findings.draw(state?.findings ?? 0, state?.audit ?? []);
+    this.findings.draw(
+      state?.findings ?? 0,
+      state?.audit ?? [],
+      state?.audited ?? false,
+      state?.unchecked ?? []
+    );
     const gone = connectionWords(connection, this._client.age_s);
     const said = gone === '' && state !== null ? why(state) : gone;
     setText(this._why, said);

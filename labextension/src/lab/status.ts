@@ -77,8 +77,10 @@ function words(client: SessionClient): string {
   if (state.exposed_share !== null) {
     parts.push(`${share(state.exposed_share)} exposed`);
   }
-  parts.push(
-    state.findings > 0 ? `⚑ ${plural(state.findings, 'finding')}` : '✓ healthy'
-  );
+  if (state.findings > 0) {
+    parts.push(`⚑ ${plural(state.findings, 'finding')}`);
+  } else if (state.audited === true) {
+    parts.push('✓ no findings');
+  }
   return parts.join(' · ');
 }
