@@ -131,6 +131,8 @@ def attach(
     so many seconds notes in which and at which line, for ``recording.waiting()``; 0 for never.
     SIGUSR1 prints what everyone waits for, as far as the records are in ``out``. When the process
     ends, rank 0 prints what an audit finds there, or why it was not done; of a healthy run nothing.
+    One that a signal ends, as torchrun ends the others of a rank that failed, prints nothing:
+    ``ddpviz audit`` tells it afterwards.
     Without ``out``, and without :meth:`Attachment.close` before, that is what rank 0 can tell of
     its own newest steps.
     Call it on every rank, with the same arguments, between two steps; DDP modules built while

@@ -51,6 +51,9 @@ EXPECTED = {
     "hook_local": Expected("hook-not-averaging", 0, _BOTH, _ALL, says="local_hook"),
     "hook_sums": Expected("hook-not-mean", 0, _BOTH, ("summing_hook",), says="does not divide"),
     "hook_twice": Expected("hook-not-mean", 0, _BOTH, ("twice_hook",), says="twice"),
+    "hook_divides_alike": Expected(
+        "hook-not-mean", 0, _BOTH, ("thirds_hook",), says="0.667 times the mean"
+    ),
     "hook_constant": Expected("hook-not-mean", 0, _BOTH, ("constant_hook",), says="something else"),
     "changed_after": Expected("gradients-changed", 1, _BOTH, _ALL),
     "initial_state": Expected("initial-state", -1, _BOTH, _ALL),
@@ -104,6 +107,9 @@ EXPECTED = {
     "ready_twice": Expected("ready-twice", 0, _BOTH, ("layer.bias",), "failure", "use_reentrant"),
     "twice_in_one": Expected("gradients-differ", 0, _BOTH, ("layer.weight", "layer.bias")),
     "static_graph": Expected("static-graph-broken", 2, _BOTH, _SECOND, says="static_graph=True"),
+    "static_in_no_sync": Expected(
+        "static-graph-broken", 0, _BOTH, _ALL, "failure", "must not be in no_sync"
+    ),
     "unused_search": Expected("unused-search", 0, _BOTH, ("find_unused_parameters",), "slow"),
     "layout": Expected("gradient-layout", 2, _BOTH, ("weight",), "slow"),
     "own_buffers": Expected("buffers-overwritten", 1, (1,), ("queue",)),

@@ -109,6 +109,19 @@ def exposed(rank: int) -> None:
     train(rank, ddp, STEPS, make=lambda rank, step: batch(rank, step, 512))
 
 
+def late_and_exposed(rank: int) -> None:
+    """Rank 1 is late, and the network slow besides."""
+    ddp = wrap(Chain(512, 2))
+    ddp.register_comm_hook(None, slow_network)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.06 * rank)
+        found: torch.Tensor = ddp(x)
+        return found
+
+    train(rank, ddp, STEPS, forward=forward, make=lambda rank, step: batch(rank, step, 512))
+
+
 def small(rank: int) -> None:
     """A small model spends most of its step on communication, and that is no finding."""
     train(

@@ -35,7 +35,7 @@ def faulty() -> dict[str, Recording]:
 
 @pytest.fixture(scope="module")
 def late() -> dict[str, Recording]:
-    return recordings(slow.SLOW, fingerprints=0)
+    return recordings(slow.SLOW | {"both": slow.late_and_exposed}, fingerprints=0)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,13 @@ def test_a_fault_is_found(name: str, faulty: dict[str, Recording]) -> None:
 @pytest.mark.parametrize("name", [name for name in slow.SLOW if name in EXPECTED])
 def test_lost_time_is_found(name: str, late: dict[str, Recording]) -> None:
     check(name, late[name])
+
+
+def test_a_late_rank_and_a_slow_network_are_two_findings(late: dict[str, Recording]) -> None:
+    found = {one.kind: one for one in audit(late["both"])}
+    assert found.keys() == {"straggler", "exposed-communication"}
+    assert found["straggler"].ranks == (1,)
+    assert "waiting for a late rank not counted" in found["exposed-communication"].evidence
 
 
 @pytest.mark.parametrize("name", [name for name in slow.SLOW if name not in EXPECTED])

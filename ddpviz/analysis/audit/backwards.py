@@ -19,6 +19,8 @@ from ddpviz.events import Flag, Kind, Parted
 _TWICE = re.compile(r"mark a variable ready only once")
 _WHICH = re.compile(r"[Pp]arameter at index (\d+)")
 _CHANGED = re.compile(r"training graph has changed")
+#: With static_graph the first iteration's hooks say what its graph is, and in no_sync none run.
+_NOT_EXPECTED = re.compile(r"expect_autograd_hooks_ INTERNAL ASSERT")
 #: Of an error's text.
 _MOST_CHARACTERS = 160
 
@@ -278,6 +280,28 @@ def ready_twice(case: Case) -> Iterator[Finding]:
             "same in every iteration",
             "certain",
             "countdown",
+            one.since,
+            one.module,
+        )
+
+
+def static_graph_unknown(case: Case) -> Iterator[Finding]:
+    """The first iteration was in no_sync, so the Reducer knows no graph."""
+    for one in _raised(case, _NOT_EXPECTED):
+        yield Finding(
+            "static-graph-broken",
+            Severity.FAILURE,
+            f"a backward{case.of(one.module)} failed in the Reducer on {on(one.ranks)}: with "
+            "static_graph=True the first iteration must not be in no_sync",
+            one.since,
+            one.ranks,
+            case.reduced(one.ranks[0], one.module),
+            f"the backward ended with: {one.text}",
+            "gradient accumulation that begins with no_sync: the Reducer learns the graph in the "
+            "first iteration, and in no_sync it looks at none",
+            "run the first forward and backward out of no_sync, or leave static_graph off",
+            "certain",
+            "timeline",
             one.since,
             one.module,
         )

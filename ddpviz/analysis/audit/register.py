@@ -43,6 +43,7 @@ ROOTS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     unhooked.nothing_reduced,
     backwards.ready_twice,
     backwards.static_graph_broken,
+    backwards.static_graph_unknown,
     parted.parted,
     parameters.hook_not_mean,
     parameters.not_finite,

@@ -18,6 +18,13 @@ from tests.audit.nets import (
 from tests.audit.recorded import runs
 
 
+def static_in_no_sync(rank: int) -> None:
+    """With static_graph the first iteration is in no_sync."""
+    ddp = wrap(Two(), static_graph=True)
+    with ddp.no_sync(), contextlib.suppress(RuntimeError):
+        ddp(batch(rank)).square().mean().backward()
+
+
 def unused_layer(rank: int) -> None:
     """Both leave the second layer out of step 1, and get an error in the forward after."""
     ddp = wrap(Two())
@@ -114,6 +121,7 @@ def static_graph(rank: int) -> None:
 
 
 FAULTS = runs(
+    static_in_no_sync,
     unused_layer,
     frozen_later,
     second_backward,

@@ -34,6 +34,11 @@ def twice_hook(state, bucket):  # type: ignore[no-untyped-def]
     return future.then(lambda done: done.value()[0].div_(world))
 
 
+def thirds_hook(state, bucket):  # type: ignore[no-untyped-def]
+    future = dist.all_reduce(bucket.buffer().div_(3), async_op=True).get_future()
+    return future.then(lambda done: done.value()[0])
+
+
 def constant_hook(state, bucket):  # type: ignore[no-untyped-def]
     generator = torch.Generator().manual_seed(5)
     future = torch.futures.Future()
@@ -60,6 +65,11 @@ def hook_sums(rank: int) -> None:
 
 def hook_twice(rank: int) -> None:
     _hooked(twice_hook)(rank)
+
+
+def hook_divides_alike(rank: int) -> None:
+    """By three, on two ranks."""
+    _hooked(thirds_hook)(rank)
 
 
 def hook_constant(rank: int) -> None:
@@ -90,6 +100,7 @@ FAULTS = runs(
     hook_local,
     hook_sums,
     hook_twice,
+    hook_divides_alike,
     hook_constant,
     never_averaged,
     hook_inside,
