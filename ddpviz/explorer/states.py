@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ddpviz.analysis import finding, format_bytes
-from ddpviz.analysis.audit import Finding, by_reason
+from ddpviz.analysis.audit import Finding, Severity, by_reason
 from ddpviz.analysis.waiting import NOBODY, RankWaiting, Waiting, waiting
 from ddpviz.events import Group, Module, Process
 
@@ -141,8 +141,8 @@ def _unchecked(subject: Subject) -> list[str]:
 
 
 def _told(findings: Sequence[Finding]) -> bool:
-    """Whether a rank's failure is among the findings."""
-    return any(one.kind == "rank-failed" for one in findings)
+    """Whether a rank's failure is among the findings, or one that says why it failed."""
+    return any(one.severity <= Severity.FAILURE for one in findings)
 
 
 def _moves(subject: Subject, status: str, age_s: float) -> bool:

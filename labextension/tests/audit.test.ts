@@ -112,9 +112,14 @@ describe('the findings of the audit', () => {
       '12 of 90 steps went by',
       '<i>kind</i>: why'
     ]);
-    findings.draw(1, [wrong], true, []);
+    const details = findings.list.querySelector('details');
+    details?.setAttribute('open', '');
+    findings.draw(1, [wrong], true, ['13 of 99 steps went by']);
     expect(findings.badge.textContent).toBe('⚑ 1 finding');
-    expect(findings.list.querySelector('details')).toBe(null);
+    expect(findings.list.querySelector('details')).toBe(details);
+    expect(details?.open).toBe(true);
+    findings.draw(1, [wrong], true, []);
+    expect(details?.hidden).toBe(true);
   });
 
   it('have all names that their sentence only counts', () => {

@@ -55,7 +55,7 @@ def page(lab: Lab, browser: Any, tmp_path: Path) -> Iterator[Page]:
 
 def test_a_finding_leads_to_the_view_that_shows_it(page: Page) -> None:
     page.run_next_cell()
-    badge = page.see(f"{_EXPLORER} .ddpviz-badge", "finding")
+    badge = page.see(f"{_EXPLORER} .ddpviz-badge", "⚑ 1 finding")
     page.see(f"{_EXPLORER} .ddpviz-pill", "failed")
     row = page.page.locator(f"{_EXPLORER} .ddpviz-finding", has_text="bucket 0 never completed")
     assert not row.is_visible()
@@ -64,6 +64,9 @@ def test_a_finding_leads_to_the_view_that_shows_it(page: Page) -> None:
     said = row.inner_text()
     assert "wrong numbers" in said and "on ranks 0, 1" in said
     assert "rest.0.weight" in said and "find_unused_parameters=True" in said
+    unchecked = page.page.locator(f"{_EXPLORER} .ddpviz-unchecked")
+    page.page.locator(f"{_EXPLORER} summary", has_text="Not checked").click()
+    assert "no fingerprints were taken" in unchecked.inner_text()
     row.locator("summary").click()
     assert "rest.2.bias" in row.locator("details").inner_text()
     row.locator(".ddpviz-link").click()

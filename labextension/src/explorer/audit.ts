@@ -32,20 +32,6 @@ function rest(more: number, listed: number): HTMLElement[] {
   return [element('li', { class: 'ddpviz-finding ddpviz-quiet' }, text)];
 }
 
-/** What the findings do not cover: steps that went by, kinds that cannot be told. */
-function uncovered(unchecked: readonly string[]): HTMLElement {
-  return element(
-    'details',
-    { class: 'ddpviz-quiet' },
-    element('summary', {}, 'Not checked'),
-    element(
-      'ul',
-      { class: 'ddpviz-unchecked' },
-      ...unchecked.map(said => element('li', {}, said))
-    )
-  );
-}
-
 /** A badge that says how many findings there are, and below it the list of what the audit found. */
 export class Findings {
   readonly badge: HTMLButtonElement;
@@ -54,7 +40,14 @@ export class Findings {
   readonly wanted = new Emitter<string>();
 
   private readonly _rows: HTMLElement;
-  private readonly _unchecked = element('div');
+  private readonly _uncovered = element('ul', { class: 'ddpviz-unchecked' });
+  /** What the findings do not cover: steps that went by, kinds that cannot be told. */
+  private readonly _unchecked = element(
+    'details',
+    { class: 'ddpviz-quiet' },
+    element('summary', {}, 'Not checked'),
+    this._uncovered
+  );
   private _open = false;
   private _listed = '';
   private _saidUnchecked = '';
@@ -79,6 +72,7 @@ export class Findings {
       this._unchecked
     );
     show(this.badge, false);
+    show(this._unchecked, false);
     show(this.list, false);
   }
 
@@ -100,9 +94,10 @@ export class Findings {
     const open = unchecked.join('\n');
     if (open !== this._saidUnchecked) {
       this._saidUnchecked = open;
-      this._unchecked.replaceChildren(
-        ...(unchecked.length > 0 ? [uncovered(unchecked)] : [])
+      this._uncovered.replaceChildren(
+        ...unchecked.map(said => element('li', {}, said))
       );
+      show(this._unchecked, unchecked.length > 0);
     }
     setText(
       this.badge,
