@@ -79,13 +79,18 @@ def _backward(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any
                 for state, before in zip(states, reduced, strict=True):
                     _write_ready_times(recorder, state, end_ns, state.synced_backwards > before)
             if not flags:
+                reducing = [
+                    state
+                    for state, before in zip(states, reduced, strict=True)
+                    if state.synced_backwards > before
+                ]
                 for state, before, marks in zip(states, reduced, marked, strict=True):
                     if state.synced_backwards > before:
                         unreduced.reduced(state)
                         structure.look(recorder, state, True)
                         if recorder.fingerprints.due:
                             recorder.fingerprints.gradients(state)
-                    elif unreduced.left(state, marks, begin_ns):
+                    elif unreduced.left(state, marks, begin_ns, reducing):
                         structure.look(recorder, state, False)
 
     return _engine_run_backward

@@ -6,6 +6,7 @@ counters; of each module a few are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpviz.events import NO_GROUP, Flag, Kind
@@ -25,11 +26,16 @@ def marks(state: ModuleState) -> _Marks:
     """What a backward changes in the gradients that are looked at."""
     parameters = state.parameters
     found = []
-    for place in range(0, len(parameters), max(len(parameters) // _MANY, 1)):
+    for place in _places(state):
         parameter = parameters[place]()
         grad = None if parameter is None else parameter.grad
         found.append((0, -1) if grad is None else (id(grad), grad._version))
     return tuple(found)
+
+
+def _places(state: ModuleState) -> range:
+    many = len(state.parameters)
+    return range(0, many, max(many // _MANY, 1))
 
 
 def reduced(state: ModuleState) -> None:
@@ -37,12 +43,25 @@ def reduced(state: ModuleState) -> None:
     state.unreduced.begin_ns = state.unreduced.backwards = 0
 
 
-def left(state: ModuleState, before: _Marks, begin_ns: int) -> bool:
+def left(
+    state: ModuleState, before: _Marks, begin_ns: int, reducing: Sequence[ModuleState] = ()
+) -> bool:
     """A backward ended that reduced nothing; whether it left gradients. ``before``: :func:`marks`
-    as it began."""
+    as it began. ``reducing``: modules whose gradients it did reduce, which may share parameters
+    with this one: of these nothing is left."""
     here = state.unreduced
-    if not here.seen or marks(state) == before:
+    after = marks(state)
+    if not here.seen or after == before:
         return False
+    if reducing:
+        shared = {id(parameter()) for other in reducing for parameter in other.parameters}
+        changed = [
+            place
+            for place, now, then in zip(_places(state), after, before, strict=True)
+            if now != then
+        ]
+        if all(id(state.parameters[place]()) in shared for place in changed):
+            return False
     here.begin_ns = here.begin_ns or begin_ns
     here.backwards += 1
     return True

@@ -8,6 +8,7 @@ from torch import nn
 
 from tests.audit.nets import (
     Two,
+    batch,
     image,
     sgd,
     train,
@@ -82,7 +83,21 @@ def two_configurations(rank: int) -> None:
     train(rank, wrap(model, gradient_as_bucket_view=True, bucket_cap_mb=1), 2, first=2)
 
 
+def shared(rank: int) -> None:
+    """Two DDP modules around one encoder: the second backward reduces its gradients anew."""
+    encoder = Two()
+    one = wrap(nn.Sequential(encoder, nn.Linear(8, 4)))
+    other = wrap(nn.Sequential(encoder, nn.Linear(8, 3)))
+    optimizer = torch.optim.SGD({*one.parameters(), *other.parameters()}, lr=0.1)
+    for step in range(4):
+        optimizer.zero_grad()
+        for ddp in (one, other):
+            ddp(batch(rank, step)).square().mean().backward()
+        optimizer.step()
+
+
 HEALTHY = runs(
+    shared,
     two_configurations,
     frozen_before,
     stages,
