@@ -9,6 +9,8 @@ from pathlib import Path
 from ddpviz.events import Note, note_from_json
 from ddpviz.recording.attachments import UNNUMBERED, attachment_key
 
+#: Lines of a file that are each told of; the rest is counted.
+_MOST_TOLD = 5
 #: Attachment and sequence of a batch.
 Place = tuple[int, int]
 
@@ -69,7 +71,10 @@ class RankNotes:
     @property
     def remarks(self) -> list[str]:
         """A sentence for every line that was left out, and for notes that are not there."""
-        told = [*self._left_out, *([self._torn] if self._torn else [])]
+        told = [*self._left_out[:_MOST_TOLD], *([self._torn] if self._torn else [])]
+        if len(self._left_out) > _MOST_TOLD:
+            more = len(self._left_out) - _MOST_TOLD
+            told.append(f"left out {more} more lines of {self.path.name}")
         if self._lacking and self.path.exists() and not told:
             batches = "a batch" if self._lacking == 1 else f"{self._lacking} batches"
             told.append(f"{self.path.name} has not all notes of {batches}: names or plans may lack")
@@ -106,6 +111,8 @@ class RankNotes:
             return ""
         try:
             data = json.loads(line)
+            if not isinstance(data, dict) or not ("batch" in data or "attachment" in data):
+                raise ValueError("found no note of a batch")
             # Until it had a name of its own, it stood among the note's fields.
             attachment, sequence = data.get("batch") or (data["attachment"], data["sequence"])
             place = attachment, sequence

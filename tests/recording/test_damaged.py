@@ -80,6 +80,16 @@ def test_a_note_of_another_type_is_left_out(recorded: Path, field: str, value: o
     assert any(remark.startswith("left out line 1 of rank-0001") for remark in remarks)
 
 
+def test_of_many_lines_that_are_left_out_a_few_are_told_and_the_rest_counted(
+    recorded: Path,
+) -> None:
+    path = recorded / "rank-0001.notes.jsonl"
+    path.write_text('{}\n[]\nnull\n"note"\n' * 100 + path.read_text())
+    left_out = [one for one in ddpviz.load(recorded).remarks if one.startswith("left out")]
+    lines = [f"left out line {n} of {path.name}: found no note of a batch" for n in range(1, 6)]
+    assert left_out == [*lines, f"left out 395 more lines of {path.name}"]
+
+
 def test_a_directory_that_is_removed_while_it_is_written_is_said(recorded: Path) -> None:
     writer = RankWriter(recorded, 0)
     shutil.rmtree(recorded)
