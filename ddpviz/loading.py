@@ -30,5 +30,10 @@ def load(
     if rank is not None and not (whole and 0 <= rank <= traces.MOST_RANKS):
         raise ValueError(f"found rank={rank!r}, expected a number from 0 to {traces.MOST_RANKS}")
     if isinstance(path, (str, Path)) and not traces.is_trace(Path(path)):
+        if rank is not None and Path(path).is_dir():
+            raise ValueError(
+                f"found rank={rank} with {path}, expected it with a single trace that does not say "
+                "its rank: leave it out"
+            )
         return load_recording(path, bound)
     return traces.read(path, rank).recording

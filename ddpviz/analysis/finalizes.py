@@ -23,6 +23,7 @@ from ddpviz.analysis.tables import (
     sorted_rows,
     table,
 )
+from ddpviz.analysis.traced import from_trace
 from ddpviz.events import Kind, Module
 
 _SCHEMA = {
@@ -47,6 +48,8 @@ _PROXY = (
     "finalize in which every bucket was complete"
 )
 
+_NOT_IN_TRACE = "a trace does not tell its module's configuration"
+
 
 def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
     """One row per bucket of each backward that reduced gradients.
@@ -67,6 +70,7 @@ def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
     ended = source.records(kinds=Kind.FINALIZE, steps=listed(step))
     ended = ended[ended["module"] < SHARED_ID]
     ended = ended[np.lexsort((ended["module"], ended["rank"], ended["iteration"], ended["step"]))]
+    traced = from_trace(source)
     settings = {rank: configured(source, rank) for rank in np.unique(ended["rank"]).tolist()}
     reduced = reduced_rows(source, step, plan_index(source))
     reduced = sorted_rows(reduced, "rank", "module", "iteration", "bucket")
@@ -81,6 +85,8 @@ def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
         done_ns = np.zeros(len(mine), np.int64) if streamed else mine["done_ns"]
         waits_ms, rest_ms = _split_ms(int(record["begin_ns"]), int(record["end_ns"]), done_ns)
         values = settings[rank].at(module, int(record["begin_ns"]))
+        known = values or not traced
+        sparse = _sparse(source, rank, module)
         common = {
             "step": int(record["step"]),
             "iteration": iteration,
@@ -88,8 +94,8 @@ def finalize(source: Source, step: int | None = None) -> pd.DataFrame:
             "module": module,
             "finalize_ms": (int(record["end_ns"]) - int(record["begin_ns"])) / 1e6,
             "rest_ms": rest_ms,
-            "copy": copy(values, _sparse(source, rank, module)),
-            "division": division(values, _sparse(source, rank, module)),
+            "copy": copy(values, sparse) if known else _NOT_IN_TRACE,
+            "division": division(values, sparse) if known else _NOT_IN_TRACE,
             "derived": "" if streamed else "wait_ms,rest_ms",
             "proxy": UNSPLIT[Unsplit.ENQUEUED] if streamed else _PROXY,
         }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from ddpviz.analysis.traced import from_trace
 from ddpviz.events import Failure, Group, Kind, Module, Process
 from ddpviz.views.text import (
     EXPOSED,
@@ -72,7 +73,7 @@ def state_line(recording: Recording) -> State:
 
 def _recorded_steps(recording: Recording) -> int:
     """All there ever were; of a trace, which keeps the job's own numbers, those in it."""
-    if all(note.level == "trace" for note in recording.notes(Process)):
+    if from_trace(recording):
         return len(np.unique(recording.records(kinds=Kind.STEP)["step"]))
     return recording.last_step + 1
 

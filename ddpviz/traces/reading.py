@@ -92,7 +92,7 @@ def rank_of(trace: Trace, given: int | None = None) -> RankTrace:
             raise NoRank(
                 f"found no rank in {trace.path}, neither in its distributedInfo nor in its name: "
                 "rename it to say so, as in trace.rank0.json, or give its rank: "
-                "ddpviz.load(…, rank=0), `ddpviz explain --rank 0`"
+                "ddpviz.load(…, rank=0), or --rank 0"
             )
         rank = int(named[1])
     if rank > MOST_RANKS:

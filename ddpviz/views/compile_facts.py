@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpviz.analysis.graph_breaks import of_ddp, of_model
 from ddpviz.analysis.graph_breaks import told as told_of
 from ddpviz.analysis.source import Source, whole_of
+from ddpviz.analysis.traced import untold
 from ddpviz.events import GraphBreak, Kind, Module, Recompile, Split
 from ddpviz.views.compile_chart import Chart
 from ddpviz.views.text import ON_CUDA, count, duration, names
@@ -67,6 +68,8 @@ def _of_python(chart: Chart) -> str:
 
 def why_none(source: Source, step: int) -> str:
     """Why there is nothing to draw of a step."""
+    if why := untold(source, "what was compiled"):
+        return why
     if not source.notes(Module):
         return "this recording has no notes of DDP modules, so it cannot tell what was compiled"
     if not len(source.records(kinds=Kind.FORWARD, steps=step)):

@@ -9,6 +9,7 @@ from ddpviz.analysis.configurations import configured
 from ddpviz.analysis.constructions import constructions
 from ddpviz.analysis.plan_reasons import lowest_rank
 from ddpviz.analysis.source import Source
+from ddpviz.analysis.traced import untold
 from ddpviz.events import Module, Process
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Row, as_rows
@@ -51,7 +52,8 @@ def picture(moment: Moment) -> Picture:
     if not rows:
         return _nothing(
             moment,
-            "no construction of a DDP module was recorded: begin recording before "
+            untold(moment.source, "how a DDP module was constructed")
+            or "no construction of a DDP module was recorded: begin recording before "
             "DistributedDataParallel(…) is called",
         )
     ends: dict[int, float] = {}

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddpviz.analysis import forward_graph
 from ddpviz.analysis.source import Source
+from ddpviz.analysis.traced import untold
 from ddpviz.events import Configuration, Module, Process
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Row, as_rows
@@ -46,7 +47,11 @@ def picture(moment: Moment) -> Picture:
         return _nothing(moment, "a construction has no forward: run a step")
     table = forward_graph(moment.source, moment.step)
     if table.empty:
-        return _nothing(moment, f"step {moment.step} has no forward of a known DDP module")
+        return _nothing(
+            moment,
+            untold(moment.source, "which parameters a forward uses")
+            or f"step {moment.step} has no forward of a known DDP module",
+        )
     by_strip: dict[tuple[int, int, int], list[Row]] = {}
     for row in as_rows(table):
         by_strip.setdefault((row["rank"], row["module"], row["iteration"]), []).append(row)

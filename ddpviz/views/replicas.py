@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ddpviz.analysis import replicas
+from ddpviz.analysis.traced import untold
 from ddpviz.views import lane_canvas, live_canvas
 from ddpviz.views.columns import Columns, Row, as_rows
 from ddpviz.views.lane_canvas import QUIET, Stack
@@ -52,6 +53,8 @@ def picture(moment: Moment) -> Picture:
     source = sampled(moment.source, moment.sampled_steps, complete.max() if len(complete) else None)
     table = replicas(source)
     if table.empty:
+        if why := untold(moment.source, "whether the replicas are equal"):
+            return _nothing(moment, why)
         title = "whether the replicas are equal is not known: no fingerprints were taken"
         return _nothing(moment, title, (HOW_TO,))
     cells = _cells(as_rows(table))

@@ -9,6 +9,8 @@ import pytest
 
 import ddpviz
 from ddpviz.events import Clock, Flag, Kind, Plan
+from ddpviz.export.pictures import title_of
+from ddpviz.export.single import single
 from ddpviz.export.tables import plans_section
 from ddpviz.recording import Recording
 from ddpviz.views.source import read_run
@@ -116,6 +118,20 @@ def test_views_and_page_are_made_from_a_trace(own: Path) -> None:
     assert recording.timeline(2) is not None
     text = page(recording)
     assert "2 ranks" in text and "5 steps" in text and "bucket plans are inferred" in text
+
+
+def test_views_of_what_a_trace_does_not_tell_say_so(own: Path) -> None:
+    """And not how a recording would have had it."""
+    recording = both(own, "stack")
+    for view, what in (
+        ("construction", "how a DDP module was constructed"),
+        ("forward_graph", "which parameters a forward uses"),
+        ("compile", "what was compiled"),
+        ("replicas", "whether the replicas are equal"),
+    ):
+        told = title_of(single(recording, view, None))
+        assert f"a trace does not tell {what}: a session or ddpviz.attach" in told
+    assert set(recording.finalize()["copy"]) == {"a trace does not tell its module's configuration"}
 
 
 def test_saved_and_loaded_again_it_is_the_same(own: Path, tmp_path: Path) -> None:

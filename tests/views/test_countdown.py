@@ -36,7 +36,9 @@ def test_a_step_falls_with_every_gradient_until_nothing_is_pending(
             )
             # One clock for all ranks: only differences are those of the table.
             np.testing.assert_allclose(
-                np.diff([row["right"] for row in steps]), np.diff(ready["since_ms"]), atol=1e-3
+                np.diff([row["right"] for row in steps]),
+                np.diff(ready["since_ms"].to_numpy(float)),
+                atol=1e-3,
             )
             (flight,) = in_lane(picture, rows_of(picture, "bars", "in_flight"), lane)
             at = events.set_index("event")["since_ms"]

@@ -22,6 +22,7 @@ from ddpviz.analysis.audit import (
 from ddpviz.analysis.audit.case import Case, on
 from ddpviz.analysis.audit.findings import Finding, Unchecked
 from ddpviz.analysis.communication import unseen_modules
+from ddpviz.analysis.traced import from_trace, untold
 from ddpviz.events import (
     Ended,
     Environment,
@@ -133,7 +134,9 @@ def unchecked(case: Case) -> Iterator[Unchecked]:
         yield from _because("only one rank was recorded", (*_ACROSS, *_SAMPLED, *_HOOKED))
         return
     if not case.source.notes(Fingerprints):
-        why = "no fingerprints were taken: session.fingerprints(…), attach(…, fingerprints=…)"
+        why = untold(case.source, "what tensors hold") or (
+            "no fingerprints were taken: session.fingerprints(…), attach(…, fingerprints=…)"
+        )
         yield from _because(why, (*_SAMPLED, *_HOOKED))
     elif not case.source.notes(Projections) and _hooked(case):
         why = "what the comm hook was given and what it handed back was not recorded"
@@ -188,7 +191,7 @@ def _ends(case: Case) -> Iterator[Unchecked]:
         last = int(case.recorded_steps[-1]) if len(case.recorded_steps) else -1
         where = f" in step {last}" if last >= 0 else ""
         why = f"no rank's recording has an end: the job still runs, or all ranks were killed{where}"
-        if {note.level for note in case.source.notes(Process)} == {"trace"}:
+        if from_trace(case.source):
             yield from _because("a trace does not say how its ranks ended", ("rank-failed", "hang"))
             return
         yield from _because(why, ("rank-failed",))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
-from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import say
+from ddpviz.cli.reading import add_recording, read_recording
 
 NAME = "audit"
 SUMMARY = "a recording: what is wrong with the run, worst first"
@@ -22,19 +21,15 @@ FOUND = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder, or a trace")
+    add_recording(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(options: argparse.Namespace) -> None:
-    import ddpviz
     from ddpviz.analysis.audit import audit, not_checked
     from ddpviz.cli.findings import text
 
-    try:
-        recording = ddpviz.load(options.recording)
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from None
+    recording = read_recording(options)
     found, unchecked = audit(recording), not_checked(recording)
     options.status = FOUND if found else 0
     if options.json:

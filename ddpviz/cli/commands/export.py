@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import check_output, say
+from ddpviz.cli.reading import add_recording, read_recording
 from ddpviz.printable import printable
 
 NAME = "export"
@@ -22,9 +23,7 @@ _ENDINGS = (".json", ".json.gz", ".parquet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recording", type=Path, metavar="RECORDING", help="its folder, a trace, or a folder of them"
-    )
+    add_recording(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -36,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    import ddpviz
     from ddpviz.export.parquet import write_parquet
     from ddpviz.traces.writing import write_chrome
 
@@ -47,10 +45,7 @@ def run(options: argparse.Namespace) -> None:
     check_output(out, [options.recording])
     if out.exists():
         raise CommandError(f"found a file at {out} already: give another name")
-    try:
-        recording = ddpviz.load(options.recording)
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from None
+    recording = read_recording(options)
     try:
         write = write_parquet if out.suffix == ".parquet" else write_chrome
         write(recording, out)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import say
+from ddpviz.cli.reading import add_recording, read_recording
 
 NAME = "pictures"
 SUMMARY = "a recording's figures as PNG or SVG, as large as a slide or a paper has them"
@@ -18,7 +19,7 @@ EXAMPLE = "ddpviz pictures runs/first -o pictures --view timeline plan --svg --s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder, or a trace")
+    add_recording(parser)
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("pictures"), metavar="FOLDER", help="(pictures)"
     )
@@ -32,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    import ddpviz
     from ddpviz.export.browser import BrowserError
     from ddpviz.export.pictures import is_empty, title_of, write_picture
     from ddpviz.export.single import COMPARISON, single
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
     if options.out.exists() and not options.out.is_dir():
         raise CommandError(f"found the file {options.out}, expected a folder to write pictures to")
     try:
-        recording = ddpviz.load(options.recording)
+        recording = read_recording(options)
         all_views = [*VIEWS, *([COMPARISON] if recording.compared is not None else ())]
         for view in options.views or all_views:
             figure = single(recording, view, options.step)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import check_output
+from ddpviz.cli.reading import add_recording, read_recording
 
 NAME = "show"
 SUMMARY = "a recording: tables, --json, or --html page"
@@ -15,7 +16,7 @@ EXAMPLE = "ddpviz show runs/first --html timeline.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recording", type=Path, metavar="RECORDING", help="its folder")
+    add_recording(parser)
     parser.add_argument(
         "--html", type=Path, metavar="PAGE", help="write the page there; it works offline"
     )
@@ -23,15 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    import ddpviz
     from ddpviz.cli import report
 
     if options.html is not None:
         check_output(options.html, [options.recording])
-    try:
-        recording = ddpviz.load(options.recording)
-    except (OSError, ValueError) as error:
-        raise CommandError(str(error)) from None
+    recording = read_recording(options)
     page = None
     if options.html is not None:
         from ddpviz.export.page import write_page

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ddpviz.cli.errors import CommandError
 from ddpviz.cli.output import check_output, say
+from ddpviz.cli.reading import add_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECORDING",
         help="its folder; a trace, several, or a folder of them",
     )
+    add_rank(parser)
     parser.add_argument(
         "-o",
         "--out",
@@ -90,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
     if options.pdf is not None and options.pdf.absolute() == options.out.absolute():
         raise CommandError(f"found {options.pdf} for the deck and for its PDF: give two names")
     title, titles = _titles(options.title, SLIDES)
-    recording, costs = _read(paths)
+    recording, costs = _read(paths, options.rank)
     try:
         deck = write_slides(
             recording,
@@ -123,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
         say(f"pdf        {pdf}, {size(pdf.stat().st_size)}")
 
 
-def _read(paths: list[Path]) -> tuple[Recording, list[str]]:
+def _read(paths: list[Path], rank: int | None) -> tuple[Recording, list[str]]:
     """A recording, or that of traces with what costs most in their steps."""
     import ddpviz
     from ddpviz.traces import is_trace, read
@@ -134,8 +136,8 @@ def _read(paths: list[Path]) -> tuple[Recording, list[str]]:
                 raise CommandError(
                     f"found {len(paths)} paths, expected one recording, or traces alone"
                 )
-            return ddpviz.load(paths[0]), []
-        imported = read(paths)
+            return ddpviz.load(paths[0], rank=rank), []
+        imported = read(paths, rank)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
     if not imported.runs:
