@@ -14,9 +14,12 @@ CAUSES = np.array(
 
 
 def collective_name(source: Source, record: np.void) -> str:
-    """ "allreduce 11 (bucket 1)", "broadcast 4 (buffers)". ``record``: its launch or its end."""
+    """ "allreduce 11 (bucket 1)", "broadcast 4 (buffers)"; "allreduce 6" where the cause is not
+    known. ``record``: its launch or its end."""
     text = source.label(int(record["rank"]), int(record["label"]))
     operation = text.split(" ")[0] or "collective"
+    if record["cause"] == Cause.UNKNOWN:
+        return f"{operation} {record['sequence']}"
     cause = str(CAUSES[record["cause"]]).replace("_", " ")
     if record["cause"] == Cause.BUCKET and record["index"] >= 0:
         cause = f"bucket {record['index']}"

@@ -30,4 +30,4 @@ def waiting(source: Source, now_ns: int = 0) -> Waiting:
         return NOBODY
     hung = [scene.beside(call) for call in still[np.argsort(still["begin_ns"], kind="stable")]]
     held = next((rows for rows in hung if any(one.state != "in it" for one in rows)), hung[0])
-    return Waiting(sentence(held), held)
+    return Waiting(sentence(held, until_last=not now_ns), held)

@@ -17,9 +17,10 @@ _TOLD = {
 }
 
 
-def sentence(rows: tuple[RankWaiting, ...]) -> str:
+def sentence(rows: tuple[RankWaiting, ...], until_last: bool) -> str:
     """ "ranks 0, 2 are in allreduce 17 (bucket 2), 1.2 MiB; rank 1 has not entered it, it is at
-    train.py:88 in validate"."""
+    train.py:88 in validate". ``until_last``: times are until what was heard last, and no longer
+    known."""
     inside = [one for one in rows if one.state == "in it"]
     parts = []
     if inside:
@@ -27,7 +28,8 @@ def sentence(rows: tuple[RankWaiting, ...]) -> str:
         be = "is" if len(inside) == 1 else "are"
         everyone = "all " if 1 < len(inside) == len(rows) else ""
         size = f", {format_bytes(first.bytes)}" if first.bytes > 0 else ""
-        lasted = f" for {first.for_s:.0f} s" if first.for_s >= 1 else ""
+        least = "at least " if until_last else ""
+        lasted = f" for {least}{first.for_s:.0f} s" if first.for_s >= 1 else ""
         at = _at(first) if len(inside) == len(rows) else ""
         parts.append(f"{_ranks(inside)} {be} {everyone}in {first.collective}{size}{lasted}{at}")
     for state, words in _TOLD.items():
