@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Of a long run, this many steps are printed from each end.
 _STEPS_PER_END = 12
+#: Steps that medians leave out, where there are enough.
+_WARM_UP = 2
 _NOT_KNOWN = "-"
 
 #: Heading and column of :func:`ddpviz.analysis.steps`.
@@ -67,8 +69,9 @@ def steps(frame: pd.DataFrame) -> str:
 
     ``frame``: of :func:`ddpviz.analysis.steps`. Times in ms: the lowest and the highest of the
     ranks where they differ, else their mean; not known unless every rank that recorded anything
-    has one. Medians are over steps but for the first two, which pay for first allocations and the
-    bucket rebuild. Counts and bytes are of one rank.
+    has one. Medians are over steps but for the first two: those of a job pay for first
+    allocations and the bucket rebuild, and others, as of a trace, warm up. Counts and bytes are of
+    one rank.
     """
     if frame.empty:
         return "No step was recorded."
@@ -92,9 +95,10 @@ def steps(frame: pd.DataFrame) -> str:
     ]
     if len(rows) > 2 * _STEPS_PER_END:
         rows[_STEPS_PER_END:-_STEPS_PER_END] = [["…", *[""] * (len(headings) - 1)]]
+    warm = _warm(mean.index)
     if len(mean) > 2:
         medians = [
-            _between(*(of_all.iloc[2:][of].median() for of_all in (low, mean, high)))
+            _between(*(of_all.iloc[warm:][of].median() for of_all in (low, mean, high)))
             for of in columns
         ]
         rows.append(["median", *medians, "", "", ""])
@@ -109,7 +113,8 @@ def steps(frame: pd.DataFrame) -> str:
         "exposed": f"{EXPOSED}\n{SUM}\n{NOT_COUNTED}",
     }
     if len(mean) > 2:
-        notes["median"] = "without the first two steps, which allocate and rebuild the buckets"
+        why = "which allocate and rebuild the buckets" if mean.index[0] == 0 else "which warm up"
+        notes["median"] = f"without the first two steps, {why}" if warm else "of all of them"
     if bursts := in_bursts(frame):
         notes["burst"] = bursts
     if frame["enqueued"].any():
@@ -117,9 +122,17 @@ def steps(frame: pd.DataFrame) -> str:
     return "\n\n".join([*parts, "\n".join(_note(name, told) for name, told in notes.items())])
 
 
+def _warm(steps: Sequence[int]) -> int:
+    """How many steps medians leave out. A job's first two, also of three; of steps from its middle
+    the first two of many."""
+    many = len(steps) > 2 if len(steps) and steps[0] == 0 else len(steps) > 2 * _WARM_UP
+    return _WARM_UP if many else 0
+
+
 def _by_rank(frame: pd.DataFrame) -> str:
     """A row per rank: who is slow shows in what it does between steps, as the others wait."""
-    steady = frame[frame["step"] >= frame["step"].unique()[:3][-1]]
+    steps = sorted(frame["step"].unique())
+    steady = frame[frame["step"] >= steps[min(_warm(steps), len(steps) - 1)]]
     medians = steady.assign(between=steady["period_ms"] - steady["step_ms"]).groupby("rank")[
         ["between", *_TIMES.values()]
     ]

@@ -171,7 +171,13 @@ def _tolerantly(path: Path, data: bytes | mmap.mmap | memoryview) -> Decoded:
             root = msgspec.json.decode(data, type=_Lenient)
             whole = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
             raws = _RAWS.decode(whole.get("traceEvents", msgspec.Raw(b"null")))
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at ")
+        if where and "traceEvents" not in where:
+            raise TraceError(
+                f"found {what.lower()} at {where} of {path}, expected a profiler trace: check the "
+                "file"
+            ) from None
         raise TraceError(
             f"found JSON in {path} whose traceEvents are no list of events, expected a profiler "
             "trace: check the file"

@@ -97,6 +97,17 @@ def test_median_leaves_the_first_two_steps_out() -> None:
     assert rows[-1][0] == "median" and rows[-1][STEP] == "4.5"
 
 
+def test_a_few_steps_from_the_middle_of_a_job_all_count() -> None:
+    """As of a trace: only its job's first steps allocate and rebuild."""
+    frame = steps_frame(7)
+    for least, median, why in ((4, "5.5", "of all of them"), (2, "5.5", "which warm up")):
+        shown = text.steps(frame[frame["step"] >= least])
+        assert table_below(shown, "Steps")[-1][STEP] == median
+        assert why in shown
+    few = text.steps(frame[frame["step"] >= 4])
+    assert "rebuild the buckets" not in few
+
+
 def test_a_long_run_shows_both_ends() -> None:
     rows = table_below(text.steps(steps_frame(100)), "Steps")
     shown = [row[0] for row in rows]

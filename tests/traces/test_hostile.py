@@ -53,6 +53,13 @@ def test_a_world_that_cannot_be_is_refused(tmp_path: Path) -> None:
         read(written(tmp_path / "trace.json", content))
 
 
+def test_a_number_that_is_none_is_named_by_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "trace.rank0.json"
+    path.write_text(json.dumps(trace())[:-1] + ', "baseTimeNanoseconds": 1e400}')
+    with pytest.raises(TraceError, match="number out of range at .*baseTimeNanoseconds"):
+        read(path)
+
+
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "trace.rank0.json")
     with pytest.raises(TraceError, match="found a pipe"):

@@ -81,7 +81,9 @@ def test_as_json_and_html(own: Path, tmp_path: Path) -> None:
 def test_two_runs_side_by_side(own: Path) -> None:
     done = ddpviz("explain", own / "stack.rank0.json", "--against", own / "unused.rank0.json")
     assert done.returncode == 0, done.stderr
-    assert "first " in done.stdout and "second " in done.stdout
+    said = " ".join(done.stdout.split())
+    assert f"first {own / 'stack.rank0.json'}: rank 0 of 2" in said.replace("- ", "-")
+    assert f"second {own / 'unused.rank0.json'}: rank 0 of 2" in said
     assert "exposed communication" in done.stdout
 
 

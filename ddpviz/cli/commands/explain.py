@@ -83,12 +83,22 @@ def run(options: argparse.Namespace) -> None:
         from ddpviz.explain.story import compare
 
         other = _read(against, options.rank)
-        compared = compare((story, imported.recording), (_story(other, options), other.recording))
+        compared = compare(
+            (story, imported.recording),
+            (_story(other, options), other.recording),
+            (_called(paths), _called(against)),
+        )
         _print(compared, options)
         return
     if options.html is not None:
         _write(options.html, story.to_html())
     _print(story, options)
+
+
+def _called(paths: list[Path]) -> str:
+    """The files of a run, in a few words."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{more}"
 
 
 def _print(told: Any, options: argparse.Namespace) -> None:

@@ -53,8 +53,13 @@ class Comparison:
         return text.comparison(self)
 
 
-def compare(first: tuple[Story, Recording], second: tuple[Story, Recording]) -> Comparison:
-    """Medians over steps, of the rank each story is of; the first two steps of many left out."""
+def compare(
+    first: tuple[Story, Recording],
+    second: tuple[Story, Recording],
+    names: tuple[str, str] = ("", ""),
+) -> Comparison:
+    """Medians over steps, of the rank each story is of; the first two steps of many left out.
+    ``names``: what the runs are called, as their files."""
     ours, theirs = _medians(*first), _medians(*second)
     rows = [
         Row(
@@ -65,7 +70,11 @@ def compare(first: tuple[Story, Recording], second: tuple[Story, Recording]) -> 
         )
         for name, column in _MEASURES
     ]
-    return Comparison(first[0].title, second[0].title, tuple(rows))
+    titles = (first[0].title, second[0].title)
+    told = [
+        f"{name}: {title}" if name else title for name, title in zip(names, titles, strict=True)
+    ]
+    return Comparison(told[0], told[1], tuple(rows))
 
 
 def _medians(story: Story, recording: Recording) -> dict[str, float]:
