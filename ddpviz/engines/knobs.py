@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddpviz.engines import checks, compiled, configure
+from ddpviz.engines.own import Own, hook_name
 from ddpviz.engines.prediction import NEEDS, NEXT_STEP, RECOMPILED, RELOADED, RESTARTED, REWRAPPED
 from ddpviz.engines.settings import Facts, Settings
 from ddpviz.engines.workloads import WORKLOADS
@@ -110,15 +111,17 @@ _EXTRA: dict[str, dict[str, Any]] = {
 }
 
 
-def all_knobs(settings: Settings | None, facts: Facts) -> tuple[Knob, ...]:
-    """DDP's, the session's own and the workload's; before a load that of the workload alone."""
+def all_knobs(settings: Settings | None, facts: Facts, own: Own | None = None) -> tuple[Knob, ...]:
+    """DDP's, the session's own and the workload's; before a load that of the workload alone.
+    ``own``: functions that can be chosen by their names beside what is configured."""
+    own = own or Own()
     if settings is None:
-        return (_workload(None),)
+        return (_workload(None, own),)
     return (
         *_of_ddp(settings, facts),
-        *_of_session(settings, facts),
+        *_of_session(settings, facts, own),
         *_of_compiling(settings),
-        _workload(settings),
+        _workload(settings, own),
         *_of_workload(settings, facts),
     )
 
@@ -151,10 +154,9 @@ def _disabled(name: str, settings: Settings, facts: Facts) -> str | None:
     return None
 
 
-def _of_session(settings: Settings, facts: Facts) -> list[Knob]:
-    hook = settings.comm_hook
-    hook = getattr(hook, "__qualname__", type(hook).__name__) if callable(hook) else hook
-    own = () if hook is None or hook in checks.COMM_HOOKS else (hook,)
+def _of_session(settings: Settings, facts: Facts, own: Own) -> list[Knob]:
+    hook = hook_name(settings.comm_hook)
+    hooks = dict.fromkeys((None, *checks.COMM_HOOKS, *own.names("comm_hook"), hook))
     why = None
     if not facts.device.startswith("cuda"):
         why = "SyncBatchNorm runs on GPUs only, and the ranks are on the CPU"
@@ -169,7 +171,7 @@ def _of_session(settings: Settings, facts: Facts) -> list[Knob]:
             "bits, or approximated by PowerSGD (rank 1, from the third step on; with gloo one "
             "bucket after another).",
             _ALL_RANKS,
-            choices=(None, *checks.COMM_HOOKS, *own),
+            choices=tuple(hooks),
         ),
         Knob(
             "sync_batchnorm",
@@ -246,16 +248,17 @@ _COMPILING = {
 }
 
 
-def _workload(settings: Settings | None) -> Knob:
+def _workload(settings: Settings | None, own: Own) -> Knob:
     name = None if settings is None else settings.name
-    own = () if name is None or name in WORKLOADS else (name,)
+    loaded = () if name is None else (name,)
+    names = dict.fromkeys((*sorted(WORKLOADS), *own.names("workload"), *loaded))
     return Knob(
         "workload",
         "choice",
         name,
         "What is trained: a model built into ddpviz, or a function of yours given to load().",
         _RELOAD,
-        choices=(*sorted(WORKLOADS), *own),
+        choices=tuple(names),
     )
 
 

@@ -29,6 +29,7 @@ from ddpviz.engines.errors import ConfigurationError, RankFailed, SessionError
 from ddpviz.engines.execution import Execution, Output
 from ddpviz.engines.knobs import Knob, all_knobs
 from ddpviz.engines.loaded import Loaded, facts
+from ddpviz.engines.own import Own
 from ddpviz.engines.prediction import Prediction
 from ddpviz.engines.progress import Progress, say
 from ddpviz.engines.settings import Settings
@@ -76,6 +77,7 @@ class Session:
         self.recording: Recording = Recording()
         self._count = engines
         self._loaded: Loaded | None = None
+        self._own = Own()
         self._demonstrated: Loaded | None = None  # what a demonstration loaded, not the user
         self._cells = itertools.count(1)
         self._changes = status.Changes()
@@ -124,8 +126,11 @@ class Session:
         where the function raises; where it does on every rank, the session stays usable.
         """
         self._work.idle("load")
-        settings = Settings(shipping.workload(workload), shipping.name(workload))
-        self._load(settings, configuration)
+        given = self._own.meant({**configuration, "workload": workload})
+        function = given.pop("workload")
+        settings = Settings(shipping.workload(function), shipping.name(function))
+        self._load(settings, given)
+        self._own.remember({**given, "workload": function})
         return self
 
     def _load(self, settings: Settings, configuration: dict[str, Any]) -> None:
@@ -237,11 +242,19 @@ class Session:
         ``compile_backend``, ``compile_order``, ``compiled_autograd``: see :mod:`compiled`.
 
         Raises ConfigurationError for a name that is not known or a value that cannot work; what
-        was before then holds again. :meth:`knobs` lists all, :meth:`predict` asks first.
+        was before then holds again. :meth:`knobs` lists all, :meth:`predict` asks first. A
+        function of yours that the session had before can be given by its name.
         """
+        given = self._meant(configuration)
+        outcome = self._configure(given)
+        self._own.remember(given)
+        return outcome
+
+    def _configure(self, configuration: dict[str, Any]) -> str:
         self._work.check()
+        configuration = dict(configuration)
         given = configuration.pop("workload", None)
-        if given is not None and (self._loaded is None or given != self._loaded.settings.name):
+        if given is not None and self._other(given):
             return self._take(given, configuration)
         loaded = self._need("configure")
         if not configuration:
@@ -266,11 +279,12 @@ class Session:
     def predict(self, **configuration: Any) -> Prediction:
         """What :meth:`configure` would take, or why it would refuse; asks no rank, and changes
         nothing."""
+        configuration = self._meant(configuration)
         given = configuration.pop("workload", None)
         loaded = self._loaded
         try:
             self._work.check()
-            if given is not None and (loaded is None or given != loaded.settings.name):
+            if given is not None and self._other(given):
                 before = None if loaded is None else loaded.settings
                 settings = prediction.other_workload(before, given)
                 return prediction.of_load(settings, configuration, facts(self._crew))
@@ -287,8 +301,19 @@ class Session:
         if crew is None:
             return ()
         if loaded is None:
-            return all_knobs(None, facts(crew))
-        return all_knobs(loaded.settings, loaded.facts)
+            return all_knobs(None, facts(crew), self._own)
+        return all_knobs(loaded.settings, loaded.facts, self._own)
+
+    def _meant(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """With functions in the place of their names, but of the workload that is loaded."""
+        loaded = self._loaded
+        same = loaded is not None and configuration.get("workload") == loaded.settings.name
+        kept = {"workload": loaded.settings.name} if loaded is not None and same else {}
+        return {**self._own.meant(configuration), **kept}
+
+    def _other(self, workload: str | Workload) -> bool:
+        """Whether another one is loaded, or none."""
+        return self._loaded is None or workload != self._loaded.settings.name
 
     def _take(self, workload: str | Workload, configuration: dict[str, Any]) -> str:
         """Another workload, with what is configured already; it need not know its options."""

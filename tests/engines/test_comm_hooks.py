@@ -60,4 +60,12 @@ def test_a_hook_of_the_users_travels_by_value(
     assert "[rank 1] hooked None" in capfd.readouterr().out
     knob = next(knob for knob in session.knobs() if knob.name == "comm_hook")
     assert knob.value.endswith("tenth")
+    # Once another was chosen it can be chosen again, by its name; the refused one cannot.
+    assert session.configure(comm_hook="fp16") == "re-wrapped"
+    choices = next(one for one in session.knobs() if one.name == "comm_hook").choices
+    assert choices is not None and "tenth" in choices and "wrongly_annotated" not in choices
+    assert session.configure(comm_hook="tenth") == "re-wrapped"
+    session.run(1)
+    assert capfd.readouterr().out.count("[rank 1] hooked None") >= 1
+    assert session.configure(comm_hook="tenth") == "nothing to change"
     session.configure(comm_hook=None)

@@ -94,6 +94,14 @@ def test_options_of_every_kind_reach_the_function(
     assert "[rank 1] [('name', 'x'), ('width', 3)]" in capfd.readouterr().out
     knobs = {knob.name: knob.value for knob in session.knobs()}
     assert knobs["accumulation"] == 2 and "width" not in knobs  # it has no default to show
+    # After another workload it is a choice still, and the same name is no change.
+    assert session.configure(workload="mlp") == "reloaded"
+    choices = next(one for one in session.knobs() if one.name == "workload").choices
+    assert choices is not None and "anything" in choices
+    assert session.predict(workload="anything").refused is None
+    assert session.configure(workload="anything") == "reloaded"
+    assert session.configure(workload="anything") == "nothing to change"
+    assert session.status().workload == "anything"
 
 
 def model_only(rank: int, world_size: int, device: torch.device) -> Any:
