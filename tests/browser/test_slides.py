@@ -337,6 +337,11 @@ def test_speaker_notes_are_there_without_a_network(browser: Any, path: Path) -> 
     assert deck.errors == [] and deck.requests == []
 
 
+_WIDTH_ON_PAPER = """() => matchMedia("print").addEventListener("change", (media) => {
+  if (media.matches) window.onPaper = document.documentElement.scrollWidth
+})"""
+
+
 def test_ctrl_p_prints_every_slide_and_the_menu_says_so(browser: Any, path: Path) -> None:
     deck = Deck(browser, path)
     # Headless there is no dialog: whether one is asked for is what counts.
@@ -345,7 +350,10 @@ def test_ctrl_p_prints_every_slide_and_the_menu_says_so(browser: Any, path: Path
         deck.page.keyboard.press("Control+p")
     printed = opening.value
     printed.wait_for_function("window.asked")
+    # On paper it is as wide as it was laid out: what reaches beyond would make all of it smaller.
+    printed.evaluate(_WIDTH_ON_PAPER)
     assert _pages(printed.pdf(prefer_css_page_size=True)) == 8
+    assert printed.evaluate("window.onPaper") == printed.evaluate("innerWidth")
     assert _pages(deck.page.pdf()) == 1
     deck.page.emulate_media(media="print")
     assert f"{path.as_uri()}?print-pdf" in deck.page.locator(".on-paper").inner_text()

@@ -4,7 +4,7 @@ import { findings } from './findings';
 import { figuresDrawn, fitted } from './fit';
 import { deckOf, sayReady, started, whenLoaded } from './reveal';
 import { fitWords } from './words';
-import { isPrinting } from './paper';
+import { isPrinting, keptOnThePage } from './paper';
 
 whenLoaded(() => {
   const printing = isPrinting();
@@ -13,5 +13,10 @@ whenLoaded(() => {
   fitWords();
   void Promise.all([started(deck, printing), figuresDrawn()])
     .then(() => fitted(printing))
-    .then(sayReady);
+    .then(() => {
+      if (printing) {
+        keptOnThePage();
+      }
+      sayReady();
+    });
 });

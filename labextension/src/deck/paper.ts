@@ -36,6 +36,21 @@ export function printable(): void {
   document.body.append(told);
 }
 
+/**
+ * BokehJS keeps an invisible element where each renderer is, also beyond its frame. A browser that
+ * prints makes the page as wide as these, and all that is on it smaller than it was fitted for.
+ */
+export function keptOnThePage(root: Document | ShadowRoot = document): void {
+  for (const one of root.querySelectorAll<HTMLElement>('*')) {
+    if (one.classList.contains('bk-GlyphRenderer')) {
+      one.style.display = 'none';
+    }
+    if (one.shadowRoot !== null) {
+      keptOnThePage(one.shadowRoot);
+    }
+  }
+}
+
 /** The browser's dialog, where the view was opened for it. */
 export function printAtOnce(): void {
   if (location.search === AT_ONCE) {
