@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,24 @@ FIGURES = """() => {
 #: Fits the height: what does not is scrolled to, and nothing is cut at the right.
 _WIDE = """() => [...document.querySelectorAll("section.present:not(.stack)")]
   .filter((one) => one.scrollWidth > one.clientWidth).length"""
+
+#: The middle of the widest bar in which a bucket fills, scrolled to; null where none is drawn.
+_FILLING = """() => {
+  const plots = (view) => view.model.type == "Figure" ? [view]
+    : (view.child_views ?? []).flatMap(plots)
+  for (const plot of [...Bokeh.index.roots].flatMap(plots)) {
+    const renderer = plot.model.renderers.find((one) => one.name == "filling")
+    if (renderer == undefined) continue
+    const {sleft, sright, stop, sbottom} = plot.views.get_one(renderer).glyph
+    if (sleft.length == 0) continue
+    const wide = [...sleft].map((left, at) => sright[at] - left)
+    const at = wide.indexOf(Math.max(...wide))
+    plot.el.scrollIntoView({block: "center"})
+    const box = plot.el.getBoundingClientRect()
+    return [box.left + (sleft[at] + sright[at]) / 2, box.top + (stop[at] + sbottom[at]) / 2]
+  }
+  return null
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +146,13 @@ def test_a_page_of_it_is_alive_without_a_network(name: str, browser: Any, tmp_pa
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
     if "ddpviz-still" in shown:  # the explorer's last picture stands for it
         assert visit.page.locator(".ddpviz-still img").locator("visible=true").count() >= 1
+    if name == "tour.ipynb":  # a pointer over a bucket is told its parameters, without a kernel
+        place = visit.page.evaluate(_FILLING)
+        assert place is not None
+        visit.page.mouse.move(*place)
+        tooltip = visit.page.locator(".bk-tooltip-content").filter(has_text="fills").first
+        tooltip.wait_for()
+        assert re.search(r"\w+\.(weight|bias)", tooltip.inner_text())
     assert visit.requests == [] and visit.errors == []
 
 
@@ -167,3 +193,59 @@ def test_slides_of_it_are_alive_without_a_network(name: str, browser: Any, tmp_p
     ]
     page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures_of(notebook))
     assert visit.requests == [] and visit.errors == []
+
+
+#: Everything that a notebook shows of a recording whose names are taken for markup or TeX.
+_HOSTILE_CELLS = """
+import sys
+sys.path.insert(0, {root!r})
+import ddpviz
+from bokeh.io import show
+from tests.browser.test_page import HOSTILE
+from tests.views.samples import sample_recording
+recording = sample_recording(name=HOSTILE, parameter=HOSTILE)
+ddpviz.output_notebook()
+###
+show(recording.timeline())
+###
+recording.plans()
+###
+show(recording.figure("countdown"))
+###
+recording.walk(recording.last_step)
+###
+print(recording.audit())
+"""
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.parametrize(
+    ("to", "template"), [("html", None), ("slides", None), ("html", "lab"), ("html", "by Bokeh")]
+)
+def test_names_stay_text_in_an_exported_notebook(
+    to: str, template: str | None, browser: Any, tmp_path: Path
+) -> None:
+    """By our templates also of figures that Bokeh alone showed, by nbconvert's of ours."""
+    from nbclient import NotebookClient
+
+    source = _HOSTILE_CELLS.format(root=str(Path(__file__).parents[2]))
+    if template == "by Bokeh":
+        template = None
+        inline = "import bokeh.resources; bokeh.io.output_notebook(bokeh.resources.INLINE)"
+        source = source.replace("ddpviz.output_notebook()", inline)
+    cells = source.split("###")
+    notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
+    NotebookClient(notebook, timeout=100).execute()
+    visit = Visit(browser, converted(notebook, tmp_path, to, template))
+    visit.page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures_of(notebook))
+    assert "onerror=window.hacked=1" in visit.page.locator("body").inner_text()
+    if to == "html":
+        visit.page.mouse.move(*visit.page.evaluate(_FILLING))
+        tooltip = visit.page.locator(".bk-tooltip-content").filter(has_text="fills").first
+        tooltip.wait_for()
+        assert "<img src=x onerror=window.hacked=1></script>$$x_" in tooltip.inner_text()
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.page.locator("img[src=x]").count() == 0
+    if template is None:  # nbconvert's own asks the network for what it needs itself
+        assert visit.requests == [] and visit.errors == []
