@@ -213,14 +213,18 @@ def exposed_communication(case: Case) -> Iterator[Finding]:
 
 def _last_back(case: Case, shown: set[tuple[int, int]]) -> tuple[str, ...]:
     """The bucket that most often came back last, of these (step, rank)."""
-    latest: dict[tuple[int, int], tuple[int, str]] = {}
-    for row in case.evidence.buckets:
+    rows = case.evidence.buckets
+    rows = rows[rows["done_ns"] > 0]
+    latest: dict[tuple[int, int], np.void] = {}
+    for row in rows[np.argsort(rows["done_ns"], kind="stable")]:
         key = int(row["step"]), int(row["rank"])
         if key in shown:
-            here = int(row["done_ns"]), bucket_name(case.source, row)
-            latest[key] = max(here, latest.get(key, here))
-    counted = collections.Counter(name for done_ns, name in latest.values() if done_ns)
-    return tuple(name for name, _ in counted.most_common(1))
+            latest[key] = row
+    last = {(int(row["module"]), int(row["bucket"])): row for row in latest.values()}
+    counted = collections.Counter(
+        (int(row["module"]), int(row["bucket"])) for row in latest.values()
+    )
+    return tuple(bucket_name(case.source, last[one]) for one, _ in counted.most_common(1))
 
 
 def _waited_ms(case: Case) -> dict[tuple[int, int], float]:
