@@ -80,12 +80,16 @@ def test_session_is_found_steered_and_found_again(page: Page, tmp_path: Path) ->
     page.see(f"{_CARD} [data-action=stop]").click()
     page.see(f"{_CARD} .ddpviz-pill", "idle", seconds=20)
     assert page.page.locator(".jp-InputPrompt", has_text="[*]").count() == 1, "the cell has ended"
+    # A page that comes then is told by the server that there is a session, and by no kernel yet.
+    page.page.reload()
+    page.ready()
+    page.command("ddpviz:show-sidebar")
+    page.see(".ddpviz-sidebar", "it may be in a cell")
+    assert page.page.locator(_CARD).count() == 0
+    assert not page.page.get_by_text("No DDP session runs").is_visible()
     (tmp_path / "end").touch()
     page.see(f"{_CARD} [data-action=start]").click()
     page.see(f"{_CARD} .ddpviz-pill", "training")
-
-    page.page.reload()
-    page.ready()
     page.page.wait_for_function(
         f"document.querySelectorAll('.ddpviz-panel').length === {len(_VIEWS)}"
     )

@@ -28,6 +28,8 @@ export class DdpSidebar extends Widget {
   private readonly _cardsPlace = element('div');
   private readonly _missing: HTMLElement;
   private readonly _empty: HTMLElement;
+  /** Sessions that the server knows and no kernel has told of, so far. */
+  private readonly _awaited = element('p', { class: 'ddpviz-notice' });
   private readonly _stuckPlace = element('div');
   private readonly _said = element('p', { attributes: { role: 'status' } });
   private readonly _silentSince = new Map<string, number>();
@@ -80,6 +82,7 @@ export class DdpSidebar extends Widget {
       element('h2', {}, 'DDP'),
       this._missing,
       this._empty,
+      this._awaited,
       this._cardsPlace,
       this._stuckPlace,
       this._said
@@ -127,7 +130,6 @@ export class DdpSidebar extends Widget {
         this._cardsPlace.insertBefore(card.node, place);
       }
     }
-    show(this._empty, keys.size === 0);
     show(this._missing, this._sessions.server.state === 'missing');
     this._drawStuck();
   }
@@ -160,6 +162,14 @@ export class DdpSidebar extends Widget {
     const stuck = silent.filter(
       one => now - (this._silentSince.get(one.session) ?? now) > STUCK_MS
     );
+    const awaited = silent.length - stuck.length;
+    setText(
+      this._awaited,
+      `${plural(awaited, 'session')} of a kernel that has not answered yet: ` +
+        'it may be in a cell.'
+    );
+    show(this._awaited, awaited > 0);
+    show(this._empty, this._cards.size === 0 && silent.length === 0);
     const shape = JSON.stringify(stuck);
     if (shape === this._stuckShown) {
       return;
@@ -171,7 +181,7 @@ export class DdpSidebar extends Widget {
   private _stuckCard(one: Registered): HTMLElement {
     const alive = one.ranks.filter(rank => rank.alive).length;
     const why = one.kernel_alive
-      ? 'does not answer here'
+      ? 'does not answer here, as in a cell that runs or hangs'
       : 'is gone, and they are left';
     const signal = (what: 'interrupt' | 'kill') => {
       this._sessions.server.signal(one.session, what).then(
