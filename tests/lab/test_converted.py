@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import subprocess
@@ -218,6 +219,21 @@ print(recording.audit())
 """
 
 
+@functools.cache
+def _hostile(by_bokeh: bool) -> Any:
+    """The cells with their outputs. ``by_bokeh``: as Bokeh alone shows figures."""
+    from nbclient import NotebookClient
+
+    source = _HOSTILE_CELLS.format(root=str(Path(__file__).parents[2]))
+    if by_bokeh:
+        inline = "import bokeh.resources; bokeh.io.output_notebook(bokeh.resources.INLINE)"
+        source = source.replace("ddpviz.output_notebook()", inline)
+    cells = [nbformat.v4.new_code_cell(cell) for cell in source.split("###")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=100).execute()
+    return notebook
+
+
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.parametrize(
@@ -227,16 +243,8 @@ def test_names_stay_text_in_an_exported_notebook(
     to: str, template: str | None, browser: Any, tmp_path: Path
 ) -> None:
     """By our templates also of figures that Bokeh alone showed, by nbconvert's of ours."""
-    from nbclient import NotebookClient
-
-    source = _HOSTILE_CELLS.format(root=str(Path(__file__).parents[2]))
-    if template == "by Bokeh":
-        template = None
-        inline = "import bokeh.resources; bokeh.io.output_notebook(bokeh.resources.INLINE)"
-        source = source.replace("ddpviz.output_notebook()", inline)
-    cells = source.split("###")
-    notebook = nbformat.v4.new_notebook(cells=[*map(nbformat.v4.new_code_cell, cells)])
-    NotebookClient(notebook, timeout=100).execute()
+    notebook = _hostile(template == "by Bokeh")
+    template = None if template == "by Bokeh" else template
     visit = Visit(browser, converted(notebook, tmp_path, to, template))
     visit.page.wait_for_function(f"(least) => ({FIGURES})() >= least", arg=figures_of(notebook))
     assert "onerror=window.hacked=1" in visit.page.locator("body").inner_text()
